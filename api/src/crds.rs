@@ -1,0 +1,1 @@
+//! The CRDs made from the kinds.

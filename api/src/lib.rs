@@ -1,0 +1,14 @@
+//! Flotilla's API: the kinds, their words, and the CRDs made from them.
+//!
+//! `cluster` and `placement` hold the kinds, one file per family (a cluster-scoped and a namespaced kind that differ
+//! only in scope share their spec and status). The words that travel with them are here too: labels, annotations,
+//! finalizers, derived names, and every condition's type, reason and message as a typed state. No client.
+
+pub mod annotations;
+pub mod cluster;
+pub mod conditions;
+pub mod crds;
+pub mod finalizers;
+pub mod labels;
+pub mod names;
+pub mod placement;

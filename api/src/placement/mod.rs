@@ -1,0 +1,1 @@
+//! Kinds of placement.kubernetes-fleet.io.

@@ -1,0 +1,3 @@
+//! The kubectl plugin.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Flotilla's decisions as pure functions over plain data.

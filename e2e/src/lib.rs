@@ -1,0 +1,1 @@
+//! Local control planes, scenario tests, fault tests, benchmarks and the demo.

@@ -1,0 +1,1 @@
+//! The hub agent: schedules placements, writes Works, serves the members.

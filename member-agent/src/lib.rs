@@ -1,0 +1,1 @@
+//! The member agent: applies Works, reports to the hub.

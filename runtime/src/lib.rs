@@ -1,0 +1,1 @@
+//! What both agents share: options, logs, metrics, health, leases, caches, the write queue.
