@@ -1,0 +1,67 @@
+# One command per task; `make help` lists them. CI calls the same targets.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo down test lint unit e2e bench generate advisories build need-cargo need-go
+
+# Tools and control-plane binaries are kept outside the repository, so that a fresh clone finds them again.
+export FLEET_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flotilla
+TOOLS := $(FLEET_CACHE_DIR)/tools
+NEXTEST_VERSION := 0.9.151
+DENY_VERSION := 0.20.2
+NEXTEST_PROFILE := $(if $(CI),ci,default)
+FLEET_LOCAL := target/debug/fleet-local
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: build ## a local fleet (hub + 3 members) that stays up, and how to look at it with kubectl
+	@$(FLEET_LOCAL) demo
+
+down: ## stop the local fleet and remove what it left
+	@if [ -x $(FLEET_LOCAL) ]; then $(FLEET_LOCAL) down; else echo "no local fleet: fleet-local was never built here"; fi
+
+test: lint unit e2e ## everything: what CI runs
+
+lint: need-cargo $(TOOLS)/bin/cargo-deny ## fmt, clippy, generated files up to date, supply chain
+	@echo "── lint"
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets --locked -- -D warnings
+	@$(TOOLS)/bin/cargo-deny --log-level error check bans licenses sources
+
+unit: need-cargo $(TOOLS)/bin/cargo-nextest ## tests that need no cluster
+	@echo "── unit tests"
+	@$(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE) --workspace --lib --bins
+	@$(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE) --workspace --exclude fleet-e2e --tests --no-tests=pass -E 'kind(test)'
+
+e2e: build $(TOOLS)/bin/cargo-nextest ## scenarios and faults on real control planes
+	@echo "── end-to-end tests"
+	@$(FLEET_LOCAL) run -- $(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE) -p fleet-e2e -E 'kind(test)'
+
+bench: need-cargo need-go ## figures, as ratios and request counts
+	@cargo run --locked --profile bench-fast -p fleet-e2e --bin fleet-bench
+
+generate: need-cargo ## write deploy/crds from the Rust types
+	@cargo run --locked -q -p fleet-api --bin generate-crds -- deploy/crds
+
+advisories: need-cargo $(TOOLS)/bin/cargo-deny ## known vulnerabilities in dependencies (needs network access to the advisory database)
+	@$(TOOLS)/bin/cargo-deny check advisories
+
+build: need-cargo need-go
+	@cargo build --locked --workspace --bins
+
+need-cargo:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust with rustup (https://rustup.rs); rust-toolchain.toml names the version" >&2; exit 1; }
+
+# Go builds the control planes of the local fleet, once; not needed when $$FLEET_KUBE_BIN_DIR has them.
+need-go:
+	@command -v go >/dev/null || [ -n "$${FLEET_KUBE_BIN_DIR:-}" ] || { echo "go is missing: install Go 1.26 or newer (https://go.dev/dl), or set FLEET_KUBE_BIN_DIR to a directory with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok" >&2; exit 1; }
+
+# Debug builds: installed once in two minutes instead of five, and fast enough for what they do here.
+$(TOOLS)/bin/cargo-nextest: | need-cargo
+	@echo "── installing cargo-nextest $(NEXTEST_VERSION) (once, about 3 minutes)"
+	@cargo install --debug --locked --quiet --root $(TOOLS) --no-default-features --features default-no-update cargo-nextest@$(NEXTEST_VERSION)
+
+$(TOOLS)/bin/cargo-deny: | need-cargo
+	@echo "── installing cargo-deny $(DENY_VERSION) (once, about 3 minutes)"
+	@cargo install --debug --locked --quiet --root $(TOOLS) --no-default-features cargo-deny@$(DENY_VERSION)
