@@ -1,1 +1,63 @@
 //! Annotation keys.
+
+/// On policy snapshots: the placement generation last seen, for both scopes. Written by the placement controller; it
+/// is what makes the scheduler report again.
+pub const PLACEMENT_GENERATION: &str = "kubernetes-fleet.io/CRP-generation";
+/// On policy snapshots of PickN: how many clusters are wanted. Written by the placement controller; it outranks
+/// `spec.policy.numberOfClusters`, which may be stale.
+pub const NUMBER_OF_CLUSTERS: &str = "kubernetes-fleet.io/number-of-clusters";
+
+/// On master resource snapshots only, and what identifies one: lower-case hex SHA-256 of the group's content. Written
+/// with the snapshot.
+pub const RESOURCE_HASH: &str = "kubernetes-fleet.io/resource-hash";
+/// On master resource snapshots: how many objects the group has, at least 1. Written with the snapshot.
+pub const NUMBER_OF_RESOURCE_SNAPSHOTS: &str = "kubernetes-fleet.io/number-of-resource-snapshots";
+/// On master resource snapshots: how many envelope objects were selected. Written with the snapshot.
+pub const NUMBER_OF_ENVELOPES: &str = "kubernetes-fleet.io/number-of-enveloped-object";
+/// On all other resource snapshots of a group: their position, decimal; 0 is the second chunk. Written with the
+/// snapshot.
+pub const SUBINDEX_OF_RESOURCE_SNAPSHOT: &str = "kubernetes-fleet.io/subindex-of-resource-snapshot";
+/// On the latest master resource snapshot while a change is held back: when it was first seen, RFC 3339 in seconds.
+/// Written by the placement controller.
+pub const NEXT_RESOURCE_SNAPSHOT_DETECTED: &str = "kubernetes-fleet.io/next-resource-snapshot-candidate-detection-time";
+
+/// On bindings while they are `Unscheduled`: the state before, `Scheduled` or `Bound`. Written by the scheduler.
+pub const PREVIOUS_BINDING_STATE: &str = "kubernetes-fleet.io/previous-binding-state";
+
+/// On Works: the master resource snapshot they were made from. Written by the work generator.
+pub const PARENT_RESOURCE_SNAPSHOT_NAME: &str = "kubernetes-fleet.io/parent-resource-snapshot-name";
+/// On Works: hash of the list of ResourceOverride snapshots applied. Written by the work generator.
+pub const PARENT_RESOURCE_OVERRIDE_HASH: &str = "kubernetes-fleet.io/parent-resource-override-snapshot-hash";
+/// On Works: hash of the list of ClusterResourceOverride snapshots applied. Written by the work generator.
+pub const PARENT_CLUSTER_RESOURCE_OVERRIDE_HASH: &str =
+    "kubernetes-fleet.io/parent-cluster-resource-override-snapshot-hash";
+/// On Works: `ABANDON` when their objects shall stay on the member after the Work is deleted. Written by the work
+/// generator; it must be there before the deletion, since a message could be lost.
+// The key is ours: the specification asks for an annotation and names none.
+pub const DELETE_PROPAGATION_POLICY: &str = "kubernetes-fleet.io/delete-propagation-policy";
+/// Value of `DELETE_PROPAGATION_POLICY`, as in `strategy.deleteStrategy.propagationPolicy`.
+pub const ABANDON: &str = "Abandon";
+/// On ConfigMaps that older releases took for envelopes. Nobody acts on it any more.
+pub const ENVELOPE_CONFIG_MAP: &str = "kubernetes-fleet.io/envelope-configmap";
+
+/// On objects applied to a member: hash of the manifest they came from. Written by the work applier.
+pub const SPEC_HASH: &str = "kubernetes-fleet.io/spec-hash";
+/// On objects applied to a member: the manifest of the last client-side apply. Written by the work applier.
+pub const LAST_APPLIED_CONFIGURATION: &str = "kubernetes-fleet.io/last-applied-configuration";
+/// On objects that kubectl applied; never placed. Written by kubectl.
+pub const KUBECTL_LAST_APPLIED_CONFIGURATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// On Deployments; never placed. Written by the Deployment controller.
+pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// On InternalMemberClusters: the address of the hub's channel. Written by the hub agent, read by the member.
+pub const CHANNEL_ENDPOINT: &str = "kubernetes-fleet.io/channel-endpoint";
+/// On InternalMemberClusters: the CA of the hub's channel, base64 of PEM. Written by the hub agent, read by the member.
+pub const CHANNEL_CA: &str = "kubernetes-fleet.io/channel-ca";
+/// On InternalMemberClusters: the live session, `<cluster UID>/<lease transitions>/<session>`. Written by the replica
+/// that accepted the session; a session that it no longer names is closed.
+pub const MEMBER_SESSION: &str = "kubernetes-fleet.io/member-session";
+
+/// A MemberCluster with an annotation whose key starts so is a managed one. Written by the managed control plane.
+pub const MANAGED_PREFIX: &str = "fleet.azure.com";
+/// On our webhook configurations: the certificate whose CA cert-manager fills in. Written by the hub agent.
+pub const INJECT_CA_FROM: &str = "cert-manager.io/inject-ca-from";

@@ -1,0 +1,136 @@
+//! Conditions of an update run, in the order in which they are listed. Written by the update run controller.
+
+mod abort;
+
+pub use abort::{Abort, InvalidTask};
+
+/// How many stuck clusters a message names.
+pub const STUCK_CLUSTERS_SHOWN: usize = 3;
+
+states! {
+    /// Whether the run's plan is made. False is final.
+    pub enum Initialized = "Initialized" {
+        Succeeded => True "UpdateRunInitializedSuccessfully" "The UpdateRun initialized successfully" published;
+        Failed { error: String } => False "UpdateRunInitializedFailed" "{error}" published;
+    }
+}
+
+states! {
+    /// What the run is doing.
+    pub enum Progressing = "Progressing" {
+        Progressing => True "UpdateRunProgressing" "The update run is making progress";
+        WaitingBefore { stage: String } => False "UpdateRunWaiting"
+            "The updateRun is waiting for before-stage tasks in stage {stage} to complete";
+        WaitingAfter { stage: String } => False "UpdateRunWaiting"
+            "The updateRun is waiting for after-stage tasks in stage {stage} to complete" published;
+        Stuck { clusters: Vec<String>, stage: String } => False "UpdateRunStuck" {
+            let names = clusters.iter().take(STUCK_CLUSTERS_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = if clusters.len() > STUCK_CLUSTERS_SHOWN { "..." } else { "" };
+            format!(
+                "The updateRun is stuck waiting for {names}{more} cluster(s) in stage {stage} to finish updating, \
+                 please check placement status for potential errors",
+            )
+        } published;
+        Stopping => Unknown "UpdateRunStopping"
+            "The update run is the process of stopping, waiting for all the updating/deleting clusters to finish updating before completing the stop process";
+        Stopped => False "UpdateRunStopped" "The update run has been stopped" published;
+        Failed => False "UpdateRunFailed" "The stages are aborted due to a non-recoverable error" published;
+        Succeeded => False "UpdateRunSucceeded" "All stages are completed";
+    }
+}
+
+states! {
+    /// How the run ended. Both are final.
+    pub enum Succeeded = "Succeeded" {
+        Succeeded => True "UpdateRunSucceeded" "All stages are completed successfully";
+        Failed { error: String } => False "UpdateRunFailed" "{error}" published;
+    }
+}
+
+/// All types, in the order in which they are listed.
+pub const TYPES: [&str; 3] = [Initialized::TYPE, Progressing::TYPE, Succeeded::TYPE];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conditions::assert_rows;
+
+    #[test]
+    fn words() {
+        let stage = || "staging".to_owned();
+        let clusters = |names: &str| names.split(' ').map(String::from).collect::<Vec<_>>();
+        assert_rows(&[
+            (
+                &Initialized::Succeeded,
+                "Initialized=True UpdateRunInitializedSuccessfully: The UpdateRun initialized successfully",
+            ),
+            (
+                &Initialized::Failed { error: "e".into() },
+                "Initialized=False UpdateRunInitializedFailed: e",
+            ),
+            (
+                &Progressing::Progressing,
+                "Progressing=True UpdateRunProgressing: The update run is making progress",
+            ),
+            (
+                &Progressing::WaitingBefore { stage: stage() },
+                "Progressing=False UpdateRunWaiting: \
+                 The updateRun is waiting for before-stage tasks in stage staging to complete",
+            ),
+            (
+                &Progressing::WaitingAfter { stage: stage() },
+                "Progressing=False UpdateRunWaiting: \
+                 The updateRun is waiting for after-stage tasks in stage staging to complete",
+            ),
+            (
+                &Progressing::Stuck {
+                    clusters: clusters("member2"),
+                    stage: stage(),
+                },
+                "Progressing=False UpdateRunStuck: The updateRun is stuck waiting for member2 cluster(s) in stage \
+                 staging to finish updating, please check placement status for potential errors",
+            ),
+            (
+                &Progressing::Stuck {
+                    clusters: clusters("a b c"),
+                    stage: stage(),
+                },
+                "Progressing=False UpdateRunStuck: The updateRun is stuck waiting for a, b, c cluster(s) in stage \
+                 staging to finish updating, please check placement status for potential errors",
+            ),
+            (
+                &Progressing::Stuck {
+                    clusters: clusters("a b c d"),
+                    stage: stage(),
+                },
+                "Progressing=False UpdateRunStuck: The updateRun is stuck waiting for a, b, c... cluster(s) in stage \
+                 staging to finish updating, please check placement status for potential errors",
+            ),
+            (
+                &Progressing::Stopping,
+                "Progressing=Unknown UpdateRunStopping: The update run is the process of stopping, waiting for all the \
+                 updating/deleting clusters to finish updating before completing the stop process",
+            ),
+            (
+                &Progressing::Stopped,
+                "Progressing=False UpdateRunStopped: The update run has been stopped",
+            ),
+            (
+                &Progressing::Failed,
+                "Progressing=False UpdateRunFailed: The stages are aborted due to a non-recoverable error",
+            ),
+            (
+                &Progressing::Succeeded,
+                "Progressing=False UpdateRunSucceeded: All stages are completed",
+            ),
+            (
+                &Succeeded::Succeeded,
+                "Succeeded=True UpdateRunSucceeded: All stages are completed successfully",
+            ),
+            (
+                &Succeeded::Failed { error: "e".into() },
+                "Succeeded=False UpdateRunFailed: e",
+            ),
+        ]);
+    }
+}
