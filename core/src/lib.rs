@@ -1,1 +1,3 @@
 //! Flotilla's decisions as pure functions over plain data.
+
+pub mod rollout;
