@@ -1,1 +1,29 @@
 //! Local control planes, scenario tests, fault tests, benchmarks and the demo.
+//!
+//! ```text
+//! fleet-local (bin) ── supervisor ── process ×(5 per cluster, and agents)
+//!       │                  │ control socket, state file
+//!       └──────── fleet::Fleet (attach) ──── harness (scenarios), demo, benchmarks
+//! ```
+//!
+//! One process, the supervisor, owns every child. All others attach to the fleet through its directory: `state.json` says
+//! what there is, the control socket adds members and restarts, kills or pauses processes.
+
+pub mod binaries;
+pub mod cluster;
+pub mod demo;
+pub mod disk;
+pub mod fleet;
+pub mod harness;
+pub mod kubectl;
+pub mod launcher;
+pub mod lock;
+pub mod process;
+pub mod rundir;
+pub mod supervisor;
+pub mod wait;
+
+/// Makes ring the TLS provider of this process. Called before every first use; later calls change nothing.
+pub fn install_crypto_provider() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
