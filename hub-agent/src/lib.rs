@@ -1,1 +1,3 @@
 //! The hub agent: schedules placements, writes Works, serves the members.
+
+pub mod session;

@@ -1,1 +1,3 @@
 //! The member agent: applies Works, reports to the hub.
+
+pub mod hub;

@@ -1,0 +1,5 @@
+//! Access to the hub: where it is, how it proves itself, and how we prove ourselves.
+
+pub mod client;
+pub mod credential;
+pub mod settings;
