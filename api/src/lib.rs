@@ -11,6 +11,7 @@ pub mod annotations;
 pub mod cluster;
 pub mod conditions;
 pub mod crds;
+pub mod events;
 pub mod finalizers;
 pub mod guard;
 pub mod kind;

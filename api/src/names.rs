@@ -46,7 +46,10 @@ pub mod field_managers {
 
 /// The name is longer than the API server allows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the name {name} has {} characters, but at most {max} are allowed: shorten the names that it is made of", .name.len())]
+#[error(
+    "the name {name} has {} characters, but at most {max} are allowed: shorten the names that it is made of",
+    .name.len(),
+)]
 pub struct NameTooLong {
     name: String,
     max: usize,

@@ -9,7 +9,8 @@ states! {
         Started => True "RolloutStarted"
             "Detected the new changes on the resources and started the rollout process" published;
         StartedByRun { index: String, run: String } => True "RolloutStarted"
-            "Detected the new changes on the resources and started the rollout process, resourceSnapshotIndex: {index}, updateRun: {run}" published;
+            "Detected the new changes on the resources and started the rollout process, resourceSnapshotIndex: \
+             {index}, updateRun: {run}" published;
         NotStartedYet => False "RolloutNotStartedYet"
             "The resources cannot be updated to the latest because of the rollout strategy";
     }

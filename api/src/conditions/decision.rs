@@ -101,7 +101,10 @@ pub enum Ineligible {
     #[error("cluster is not connected to the fleet: member agent not online yet")]
     NotOnline,
     /// The last heartbeat is too old; how old.
-    #[error("cluster is not connected to the fleet: no recent heartbeat signals (last received {} minutes ago)", minutes(*.0))]
+    #[error(
+        "cluster is not connected to the fleet: no recent heartbeat signals (last received {} minutes ago)",
+        minutes(*.0),
+    )]
     HeartbeatLost(Duration),
     /// The agent has not joined.
     #[error("cluster is not connected to the fleet: member agent not joined yet")]
@@ -110,7 +113,11 @@ pub enum Ineligible {
     #[error("cluster is not connected to the fleet: health condition from member agent is not available")]
     NoHealth,
     /// It has been unhealthy for too long; for how long.
-    #[error("cluster is not connected to the fleet: unhealthy for a prolonged period of time (last transitioned {} minutes ago)", minutes(*.0))]
+    #[error(
+        "cluster is not connected to the fleet: unhealthy for a prolonged period of time (last transitioned {} \
+         minutes ago)",
+        minutes(*.0),
+    )]
     Unhealthy(Duration),
 }
 
@@ -208,9 +215,9 @@ mod tests {
                 "cluster is not connected to the fleet: no recent heartbeat signals (last received 5.52 minutes ago)",
             ),
             (
-                Ineligible::Unhealthy(Duration::from_secs(600)),
+                Ineligible::Unhealthy(Duration::from_secs(605)),
                 "cluster is not connected to the fleet: unhealthy for a prolonged period of time (last transitioned \
-                 10.00 minutes ago)",
+                 10.08 minutes ago)",
             ),
             (
                 Ineligible::NotJoined,

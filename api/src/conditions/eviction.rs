@@ -21,18 +21,22 @@ states! {
     /// Whether the placement was evicted. Any status is final.
     pub enum Executed = "Executed" {
         Deleting => True "ClusterResourcePlacementEvictionExecuted"
-            "Eviction is allowed, resources propagated by placement is currently being removed from cluster targeted by eviction";
+            "Eviction is allowed, resources propagated by placement is currently being removed from cluster targeted \
+             by eviction";
         Failed => True "ClusterResourcePlacementEvictionExecuted" "Eviction is allowed, placement has failed";
         NoBudget => True "ClusterResourcePlacementEvictionExecuted"
             "Eviction is allowed, no ClusterResourcePlacementDisruptionBudget specified";
         WithinBudget { available: usize, total: usize } => True "ClusterResourcePlacementEvictionExecuted"
-            "Eviction is allowed by specified ClusterResourcePlacementDisruptionBudget, availablePlacements: {available}, totalPlacements: {total}";
+            "Eviction is allowed by specified ClusterResourcePlacementDisruptionBudget, availablePlacements: \
+             {available}, totalPlacements: {total}";
         NotPlaced => False "ClusterResourcePlacementEvictionNotExecuted"
             "Eviction is blocked, placement has not propagated resources to target cluster yet";
         Misconfigured => False "ClusterResourcePlacementEvictionNotExecuted"
-            "Eviction is blocked by misconfigured ClusterResourcePlacementDisruptionBudget, either MaxUnavailable is specified or MinAvailable is specified as a percentage for PickAll ClusterResourcePlacement";
+            "Eviction is blocked by misconfigured ClusterResourcePlacementDisruptionBudget, either MaxUnavailable is \
+             specified or MinAvailable is specified as a percentage for PickAll ClusterResourcePlacement";
         OverBudget { available: usize, total: usize } => False "ClusterResourcePlacementEvictionNotExecuted"
-            "Eviction is blocked by specified ClusterResourcePlacementDisruptionBudget, availablePlacements: {available}, totalPlacements: {total}";
+            "Eviction is blocked by specified ClusterResourcePlacementDisruptionBudget, availablePlacements: \
+             {available}, totalPlacements: {total}";
     }
 }
 

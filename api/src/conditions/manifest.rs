@@ -10,7 +10,8 @@ states! {
         Applied => True "Applied" "Manifest has been applied successfully";
         /// The error is only logged; the message repeats the reason.
         AppliedWithFailedDriftDetection => True "AppliedWithFailedDriftDetection" "AppliedWithFailedDriftDetection";
-        Failed { failure: ApplyFailure } => False { failure.reason() } "Failed to apply the manifest (error: {failure})";
+        Failed { failure: ApplyFailure } => False { failure.reason() }
+            "Failed to apply the manifest (error: {failure})";
         /// Written before the first change, so that a crash leaves a trace of what may exist.
         Preparing => False "PreparingToProcess" "The manifest is being prepared for processing.";
     }
@@ -35,9 +36,11 @@ states! {
         NoDiff => True "NoDiffFound" "No diff has been found between the hub cluster and the member cluster";
         Diff => True "FoundDiff" "Diff has been found between the hub cluster and the member cluster";
         DegradedDiff => True "FoundDiffInDegradedMode"
-            "Diff has been found in degraded mode: cannot perform partial comparison as the member cluster API server rejected the manifest object (object is invalid)";
+            "Diff has been found in degraded mode: cannot perform partial comparison as the member cluster API \
+             server rejected the manifest object (object is invalid)";
         Failed { error: String } => False "FailedToReportDiff"
-            "Failed to report the diff between the hub cluster and the member cluster (error = failed to calculate configuration diffs between the manifest object and the object from the member cluster: {error})";
+            "Failed to report the diff between the hub cluster and the member cluster (error = failed to calculate \
+             configuration diffs between the manifest object and the object from the member cluster: {error})";
         /// Something before the comparison failed.
         Blocked { failure: ApplyFailure } => False "FailedToReportDiff" {
             format!("An error blocks the diff reporting process ({}, error: {failure})", failure.reason())
@@ -47,7 +50,8 @@ states! {
 
 /// Detail for a `DiffReported` whose object was taken over on the way. The words are ours: upstream says nothing, and
 /// the object goes with the placement.
-pub const TAKEN_OVER_WHILE_COMPARING: &str = "Fleet has taken over the object, so it will be deleted together with the placement; set whenToTakeOver to Never to avoid that";
+pub const TAKEN_OVER_WHILE_COMPARING: &str = "Fleet has taken over the object, so it will be deleted together with the \
+                                              placement; set whenToTakeOver to Never to avoid that";
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,7 @@ pub mod placed_cluster;
 pub mod placement;
 pub mod policy_snapshot;
 pub mod properties;
+pub mod render_failure;
 pub mod selection;
 pub mod update_run;
 pub mod update_stage;

@@ -1,7 +1,7 @@
 //! Conditions of a placement.
 //!
-//! Both scopes use the same words; only the types differ, by their prefix. So a state here gets its type from the scope:
-//! `set(list, &scope.state(&Scheduled::Pending), …)`.
+//! Both scopes use the same words; only the types differ, by their prefix. So a state here gets its type from the
+//! scope: `set(list, &scope.state(&Scheduled::Pending), …)`.
 
 use super::selection::InvalidSelection;
 use super::{ConditionState, Status, Words};
@@ -170,14 +170,17 @@ states! {
         Fulfilled { clusters: usize } => True "SchedulingPolicyFulfilled"
             "found all cluster needed as specified by the scheduling policy, found {clusters} cluster(s)" published;
         Unfulfilled { clusters: usize } => False "SchedulingPolicyUnfulfilled"
-            "could not find all clusters needed as specified by the scheduling policy, found {clusters} cluster(s) instead";
+            "could not find all clusters needed as specified by the scheduling policy, found {clusters} cluster(s) \
+             instead";
         InvalidSelectors { error: InvalidSelection } => False "InvalidResourceSelectors" {
             format!("The resource selectors are invalid: {}", error.to_user_error())
         };
         NoNamespaceSelector => False "InvalidResourceSelectors"
-            "NamespaceAccessible ClusterResourcePlacement doesn't specify a resource selector which selects a namespace";
+            "NamespaceAccessible ClusterResourcePlacement doesn't specify a resource selector which selects a \
+             namespace";
         NamespaceChanged { namespace: String, original: String } => False "InvalidResourceSelectors"
-            "namespace resource selector is choosing a different namespace '{namespace}' from what was originally picked '{original}'. This is not allowed for NamespaceAccessible ClusterResourcePlacement";
+            "namespace resource selector is choosing a different namespace '{namespace}' from what was originally \
+             picked '{original}'. This is not allowed for NamespaceAccessible ClusterResourcePlacement";
     }
 }
 
@@ -190,9 +193,11 @@ states! {
         NotStarted { clusters: usize } => False "RolloutNotStartedYet"
             "The rollout is being blocked by the rollout strategy in {clusters} cluster(s)";
         Undecided { clusters: usize } => Unknown "RolloutStartedUnknown"
-            "There are still {clusters} cluster(s) in the process of deciding whether to roll out the latest resources or not";
+            "There are still {clusters} cluster(s) in the process of deciding whether to roll out the latest \
+             resources or not";
         ExternalMixed => Unknown "RolloutControlledByExternalController"
-            "Rollout is controlled by an external controller and different resource snapshot versions are observed across clusters";
+            "Rollout is controlled by an external controller and different resource snapshot versions are observed \
+             across clusters";
         ExternalNone { run_kind: Scope } => Unknown "RolloutControlledByExternalController" {
             format!(
                 "Rollout is controlled by an external controller and no resource snapshot name is observed across \
@@ -215,7 +220,8 @@ states! {
             "No override rules are configured for the selected resources" published;
         Failed { clusters: usize } => False "OverriddenFailed" "Failed to override resources in {clusters} cluster(s)";
         Pending { clusters: usize } => Unknown "OverriddenPending"
-            "There are still {clusters} cluster(s) in the process of overriding the selected resources if there is any override defined";
+            "There are still {clusters} cluster(s) in the process of overriding the selected resources if there is \
+             any override defined";
     }
 }
 
@@ -227,7 +233,8 @@ states! {
         NotYet { clusters: usize } => False "WorkNotSynchronizedYet"
             "There are {clusters} cluster(s) which have not finished creating or updating work(s) yet" published;
         Pending { clusters: usize } => Unknown "WorkSynchronizedUnknown"
-            "There are still {clusters} cluster(s) in the process of creating or updating the work object(s) in the hub cluster";
+            "There are still {clusters} cluster(s) in the process of creating or updating the work object(s) in the \
+             hub cluster";
     }
 }
 
@@ -251,7 +258,8 @@ states! {
         NotYet { clusters: usize } => False "ResourceNotAvailableYet"
             "The selected resources in {clusters} cluster(s) are still not available yet";
         Pending { clusters: usize } => Unknown "ResourceAvailableUnknown"
-            "There are still {clusters} cluster(s) in the process of checking the availability of the selected resources";
+            "There are still {clusters} cluster(s) in the process of checking the availability of the selected \
+             resources";
     }
 }
 
@@ -273,7 +281,8 @@ states! {
         Succeeded { namespace: String } => True "StatusSyncSucceeded"
             "Successfully created or updated ClusterResourcePlacementStatus in namespace '{namespace}'";
         Failed { error: String } => False "StatusSyncFailed"
-            "Failed to create or update ClusterResourcePlacementStatus: error returned by the API server: failed to create or update ClusterResourcePlacementStatus: {error}";
+            "Failed to create or update ClusterResourcePlacementStatus: error returned by the API server: failed to \
+             create or update ClusterResourcePlacementStatus: {error}";
     }
 }
 

@@ -6,7 +6,8 @@ states! {
         Fulfilled { clusters: usize } => True "SchedulingPolicyFulfilled"
             "found all cluster needed as specified by the scheduling policy, found {clusters} cluster(s)" published;
         Unfulfilled { clusters: usize } => False "SchedulingPolicyUnfulfilled"
-            "could not find all clusters needed as specified by the scheduling policy, found {clusters} cluster(s) instead";
+            "could not find all clusters needed as specified by the scheduling policy, found {clusters} cluster(s) \
+             instead";
     }
 }
 

@@ -9,7 +9,8 @@ use super::error_class::ErrorClass;
 pub enum InvalidSelection {
     /// The hub does not know the kind.
     #[error(
-        "invalid placement {placement}, failed to get GVR of the selector: no matches for kind \"{kind}\" in version \"{version}\""
+        "invalid placement {placement}, failed to get GVR of the selector: no matches for kind \"{kind}\" in version \
+         \"{version}\""
     )]
     UnknownKind {
         placement: String,
@@ -18,7 +19,8 @@ pub enum InvalidSelection {
     },
     /// A cluster-scoped placement selects a namespaced kind without naming its namespace.
     #[error(
-        "invalid placement {placement}: cannot select namespace-scoped resource {resource} in a clusterResourcePlacement"
+        "invalid placement {placement}: cannot select namespace-scoped resource {resource} in a \
+         clusterResourcePlacement"
     )]
     Namespaced { placement: String, resource: String },
     /// A namespaced placement selects a cluster-scoped kind.
@@ -29,12 +31,14 @@ pub enum InvalidSelection {
     ForbiddenNamespace { placement: String, namespace: String },
     /// The one namespace to select from is missing, terminating or forbidden. The name comes without a slash.
     #[error(
-        "invalid clusterResourcePlacement {placement}: NamespaceWithResourceSelectors mode requires exactly one namespace, but no namespaces were selected"
+        "invalid clusterResourcePlacement {placement}: NamespaceWithResourceSelectors mode requires exactly one \
+         namespace, but no namespaces were selected"
     )]
     NoNamespace { placement: String },
     /// Two selectors select the same object.
     #[error(
-        "found duplicate resource {{Group:{group} Version:{version} Kind:{kind} Name:{name} Namespace:{namespace} Envelope:<nil>}}"
+        "found duplicate resource {{Group:{group} Version:{version} Kind:{kind} Name:{name} Namespace:{namespace} \
+         Envelope:<nil>}}"
     )]
     Duplicate {
         group: String,

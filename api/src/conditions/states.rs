@@ -21,7 +21,7 @@ macro_rules! states {
         pub enum $name {
             $(
                 $(#[$variant_meta])*
-                #[doc = concat!("`", stringify!($status), "`, `", stringify!($reason), "`: `", stringify!($message), "`")]
+                #[doc = concat!(stringify!($status), ", ", states!(@doc $reason), ": ", states!(@doc $message))]
                 $variant $({ $(
                     #[doc = concat!("`", stringify!($field), "` in the message.")]
                     $field: $field_type
@@ -69,6 +69,8 @@ macro_rules! states {
             }
         )?
     };
+    (@doc $text:literal) => { concat!("`", $text, "`") };
+    (@doc $text:block) => { "made from its data" };
     (@reason $reason:literal) => { $reason };
     (@reason $reason:block) => { $reason };
     (@message $message:literal) => { format!($message) };

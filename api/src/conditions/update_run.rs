@@ -32,7 +32,8 @@ states! {
             )
         } published;
         Stopping => Unknown "UpdateRunStopping"
-            "The update run is the process of stopping, waiting for all the updating/deleting clusters to finish updating before completing the stop process";
+            "The update run is the process of stopping, waiting for all the updating/deleting clusters to finish \
+             updating before completing the stop process";
         Stopped => False "UpdateRunStopped" "The update run has been stopped" published;
         Failed => False "UpdateRunFailed" "The stages are aborted due to a non-recoverable error" published;
         Succeeded => False "UpdateRunSucceeded" "All stages are completed";

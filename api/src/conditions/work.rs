@@ -32,7 +32,8 @@ states! {
     /// Whether details had to be left out. Absent when they fit.
     pub enum StatusTrimmed = "StatusTrimmed" {
         Oversized { over: usize, limit: usize } => True "Oversized"
-            "The status data (drift/diff details and back-reported status) has been trimmed due to size constraints ({over} bytes over limit {limit})";
+            "The status data (drift/diff details and back-reported status) has been trimmed due to size constraints \
+             ({over} bytes over limit {limit})";
     }
 }
 

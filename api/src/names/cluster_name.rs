@@ -9,7 +9,8 @@ use super::{LABEL_MAX, MEMBER_NAMESPACE_PREFIX, is_dns_label};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClusterName(String);
 
-/// Why a MemberCluster of this name can never join. The texts are ours: upstream accepts such names and retries for ever.
+/// Why a MemberCluster of this name can never join. The texts are ours: upstream accepts such names and retries for
+/// ever.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterNameError {
     /// The hub namespace would have too long a name.

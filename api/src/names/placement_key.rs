@@ -38,7 +38,11 @@ pub enum PlacementKeyError {
     #[error("the placement key {0:?} is neither a name nor namespace/name")]
     Malformed(String),
     /// Snapshots and bindings carry the name as a label value.
-    #[error("the placement name {0} has {len} characters, but at most {LABEL_MAX} are allowed: create the placement again with a shorter name", len = .0.len())]
+    #[error(
+        "the placement name {0} has {len} characters, but at most {LABEL_MAX} are allowed: create the placement \
+         again with a shorter name",
+        len = .0.len(),
+    )]
     TooLong(String),
 }
 

@@ -20,18 +20,21 @@ pub enum ApplyFailure {
     Duplicated,
     /// The live object could not be read.
     #[error(
-        "failed to find the corresponding object for the manifest object in the member cluster: error returned by the API server: {api}"
+        "failed to find the corresponding object for the manifest object in the member cluster: error returned by \
+         the API server: {api}"
     )]
     Lookup { api: String },
 
     /// Whether an owner's Work still exists could not be found out.
     #[error(
-        "failed to take over a pre-existing object: failed to remove left-behind AppliedWork owner references: failed to get the Work object: {error}"
+        "failed to take over a pre-existing object: failed to remove left-behind AppliedWork owner references: \
+         failed to get the Work object: {error}"
     )]
     OwnersUnknown { error: String },
     /// Somebody else owns the object. The owners must print the same in every round.
     #[error(
-        "failed to take over a pre-existing object: the object is already owned by some other sources(s) and co-ownership is disallowed (existingOwnerRefs: {owners})"
+        "failed to take over a pre-existing object: the object is already owned by some other sources(s) and \
+         co-ownership is disallowed (existingOwnerRefs: {owners})"
     )]
     OwnedByOthers { owners: String },
     /// Another Work owns the object.
@@ -41,22 +44,27 @@ pub enum ApplyFailure {
     OwnedByAnotherWork,
     /// The live object could not be compared before taking it over.
     #[error(
-        "failed to take over a pre-existing object: failed to calculate configuration diffs between the manifest object and the object from the member cluster: {error}"
+        "failed to take over a pre-existing object: failed to calculate configuration diffs between the manifest \
+         object and the object from the member cluster: {error}"
     )]
     TakeOverComparison { error: String },
     /// The API server refused the take-over.
     #[error(
-        "failed to take over a pre-existing object: failed to take over the object: error returned by the API server: {api}"
+        "failed to take over a pre-existing object: failed to take over the object: error returned by the API \
+         server: {api}"
     )]
     TakeOver { api: String },
     /// The live object differs, so it is not taken over.
     #[error(
-        "cannot take over object: configuration differences are found between the manifest object and the corresponding object in the member cluster"
+        "cannot take over object: configuration differences are found between the manifest object and the \
+         corresponding object in the member cluster"
     )]
     TakeOverDiffs,
     /// The same, found by full comparison because the API server considers the manifest invalid.
     #[error(
-        "cannot take over object: configuration differences are found between the manifest object and the corresponding object in the member cluster in degraded mode (full comparison is performed instead of partial comparison, as the manifest object is considered to be invalid by the member cluster API server)"
+        "cannot take over object: configuration differences are found between the manifest object and the \
+         corresponding object in the member cluster in degraded mode (full comparison is performed instead of \
+         partial comparison, as the manifest object is considered to be invalid by the member cluster API server)"
     )]
     TakeOverDiffsDegraded,
     /// The object is not ours and shall not become so.
@@ -76,7 +84,9 @@ pub enum ApplyFailure {
     Drifts,
     /// The same, found by full comparison because the API server considers the manifest invalid.
     #[error(
-        "cannot apply manifest: drifts are found between the manifest and the object from the member cluster in degraded mode (full comparison is performed instead of partial comparison, as the manifest object is considered to be invalid by the member cluster API server)"
+        "cannot apply manifest: drifts are found between the manifest and the object from the member cluster in \
+         degraded mode (full comparison is performed instead of partial comparison, as the manifest object is \
+         considered to be invalid by the member cluster API server)"
     )]
     DriftsDegraded,
 
@@ -93,7 +103,8 @@ pub enum ApplyFailure {
     Patch { api: String },
     /// The API server refused the server-side apply.
     #[error(
-        "failed to apply the manifest: failed to apply the manifest object: an error is returned by the API server: {api}"
+        "failed to apply the manifest: failed to apply the manifest object: an error is returned by the API server: \
+         {api}"
     )]
     ServerSideApply { api: String },
     /// No patch could be computed.
@@ -101,7 +112,8 @@ pub enum ApplyFailure {
     MergePatch { error: String },
     /// The live object carries no version to lock on.
     #[error(
-        "failed to apply the manifest: failed to enable optimistic lock: resource version is empty on the object {object}"
+        "failed to apply the manifest: failed to enable optimistic lock: resource version is empty on the object \
+         {object}"
     )]
     NoResourceVersion { object: String },
     /// A newer hub sent a strategy that this agent does not know.

@@ -47,7 +47,8 @@ pub enum Abort {
     ClusterInSeveralStages { cluster: String },
     /// The end is what Go says of a text that is not an integer.
     #[error(
-        "the sorting label `{label}:{value}` on cluster `{cluster}` is not valid: strconv.Atoi: parsing {value:?}: {error}"
+        "the sorting label `{label}:{value}` on cluster `{cluster}` is not valid: strconv.Atoi: parsing {value:?}: \
+         {error}"
     )]
     SortingLabel {
         label: String,
@@ -55,7 +56,10 @@ pub enum Abort {
         cluster: String,
         error: String,
     },
-    #[error("some clusters are not placed in any stage, total {}, showing up to 10: {}", .clusters.len(), first_ten(.clusters))]
+    #[error(
+        "some clusters are not placed in any stage, total {}, showing up to 10: {}",
+        .clusters.len(), first_ten(.clusters),
+    )]
     ClustersNotInStages { clusters: Vec<String> },
     /// Upstream lets two stages share one approval; the words are ours.
     #[error("the stage name `{stage}` appears more than once, updateStrategy: `{key}`")]
@@ -108,7 +112,8 @@ pub enum Abort {
     #[error("the cluster `{cluster}` to be deleted is not in the delete stage")]
     NotInDeleteStage { cluster: String },
     #[error(
-        "the delete stage is active, but there are still stages updating, updatingStageIndex: {updating}, lastFinishedStageIndex: {last}"
+        "the delete stage is active, but there are still stages updating, updatingStageIndex: {updating}, \
+         lastFinishedStageIndex: {last}"
     )]
     DeletingTooEarly { updating: i64, last: i64 },
     #[error("the delete stage has failed, err: {error}")]
@@ -121,12 +126,15 @@ pub enum Abort {
     #[error("the binding for cluster `{cluster}` in stage `{stage}` is not found in the toBeUpdatedBindings map")]
     BindingNotFound { cluster: String, stage: String },
     #[error(
-        "the binding for cluster `{cluster}` in stage `{stage}` is not found in the toBeUpdatedBindings map during stopping"
+        "the binding for cluster `{cluster}` in stage `{stage}` is not found in the toBeUpdatedBindings map during \
+         stopping"
     )]
     BindingNotFoundStopping { cluster: String, stage: String },
     /// Another run has taken the cluster. A `binding` is `name` or `namespace/name`.
     #[error(
-        "the binding of the updating cluster `{cluster}` in the stage `{stage}` is not up-to-date with the desired status, please check the status of binding `{binding}` and see if there is a concurrent updateRun referencing the same placement and updating the same cluster"
+        "the binding of the updating cluster `{cluster}` in the stage `{stage}` is not up-to-date with the desired \
+         status, please check the status of binding `{binding}` and see if there is a concurrent updateRun \
+         referencing the same placement and updating the same cluster"
     )]
     Preempted {
         cluster: String,
@@ -135,7 +143,8 @@ pub enum Abort {
     },
     /// A `run` and `task` is `namespace/name`. The missing back-tick is upstream's.
     #[error(
-        "the approval request task `{task}` is targeting update run `{found_run}` and stage `{found_stage}`, want target update run `{run} and stage `{stage}`"
+        "the approval request task `{task}` is targeting update run `{found_run}` and stage `{found_stage}`, want \
+         target update run `{run} and stage `{stage}`"
     )]
     ForeignApproval {
         task: String,
@@ -149,7 +158,8 @@ pub enum Abort {
     #[error("the deleted cluster `{cluster}` in the deleting stage still has a binding")]
     DeletedStillBound { cluster: String },
     #[error(
-        "the cluster `{cluster}` in the deleting stage is marked as deleting but its corresponding binding is not deleting"
+        "the cluster `{cluster}` in the deleting stage is marked as deleting but its corresponding binding is not \
+         deleting"
     )]
     NotDeleting { cluster: String },
     /// Several at once; each comes complete.

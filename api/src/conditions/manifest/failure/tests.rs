@@ -4,6 +4,7 @@ const DEGRADED: &str = " in degraded mode (full comparison is performed instead 
                         object is considered to be invalid by the member cluster API server)";
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one table")]
 fn words() {
     let e = || "e".to_owned();
     let rows = [

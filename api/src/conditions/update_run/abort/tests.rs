@@ -29,7 +29,8 @@ fn initialization() {
                 strategy: s("RollingUpdate"),
             },
             format!(
-                "{VALID}: {USER}: parent placement does not have an external rollout strategy, current strategy: RollingUpdate"
+                "{VALID}: {USER}: parent placement does not have an external rollout strategy, \
+                 current strategy: RollingUpdate"
             ),
         ),
         (
@@ -39,7 +40,8 @@ fn initialization() {
         (
             Abort::SeveralPolicySnapshots { key: key(), count: 2 },
             format!(
-                "{VALID}: {UNEXP}: multiple active policy snapshots found for placement /example-placement: got 2, want 1"
+                "{VALID}: {UNEXP}: multiple active policy snapshots found for placement \
+                 /example-placement: got 2, want 1"
             ),
         ),
         (
@@ -127,7 +129,8 @@ fn stages() {
                 error: s("e"),
             },
             format!(
-                "{VALID}: {USER}: the stage label selector is invalid, updateStrategy: `/strategy`, stage: canary, err: e"
+                "{VALID}: {USER}: the stage label selector is invalid, updateStrategy: `/strategy`, \
+                 stage: canary, err: e"
             ),
         ),
         (
@@ -190,6 +193,7 @@ fn stages() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one table")]
 fn validation() {
     let (is, was, stage) = (|| s("new"), || s("old"), || s("canary"));
     assert_messages([
@@ -258,7 +262,8 @@ fn validation() {
                 last: -1,
             },
             format!(
-                "{ABORT}: {UNEXP}: the finished stage `canary` is not right after the last finished stage with index `-1`"
+                "{ABORT}: {UNEXP}: the finished stage `canary` is not right after the last finished \
+                 stage with index `-1`"
             ),
         ),
         (
@@ -283,7 +288,8 @@ fn validation() {
                 last: 0,
             },
             format!(
-                "{ABORT}: {UNEXP}: the updating stage `canary` is not right after the last finished stage with index `0`"
+                "{ABORT}: {UNEXP}: the updating stage `canary` is not right after the last finished \
+                 stage with index `0`"
             ),
         ),
         (

@@ -1,0 +1,284 @@
+//! Every Event's type, reason, message and component.
+//!
+//! An Event is declared together with its words, as conditions are. Upstream's come first in each table; those after
+//! the line "Ours" upstream does not have, so their words are ours.
+
+use std::fmt::Display;
+
+use crate::conditions::placement::Step;
+use crate::names::Scope;
+
+/// The longest message that the API server takes.
+pub const MESSAGE_MAX: usize = 1024;
+
+/// Whether an Event is good news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// Something happened as it should.
+    Normal,
+    /// Somebody may have to act.
+    Warning,
+}
+
+impl EventType {
+    /// As it is written on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Something to tell the user about an object.
+pub trait Event {
+    /// Who says so, for an object of this scope; objects that come in one scope only have one component.
+    fn component(scope: Scope) -> &'static str
+    where
+        Self: Sized;
+    /// Good news or not.
+    fn event_type(&self) -> EventType;
+    /// The machine-readable reason.
+    fn reason(&self) -> &'static str;
+    /// The sentence for people, cut to what the API server takes.
+    fn message(&self) -> String;
+}
+
+/// Declares the Events of an object as a table, one line each: the Event and its data, then type, reason and message.
+/// A message is a format string over the data, or a block that makes a `String`.
+macro_rules! events {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident from $cluster:literal $(or $namespaced:literal)? {
+            $(
+                $(#[$variant_meta:meta])*
+                $variant:ident $({ $($field:ident: $field_type:ty),* $(,)? })?
+                    => $type:ident $reason:literal $message:tt;
+            )+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum $name {
+            $(
+                $(#[$variant_meta])*
+                #[doc = concat!(stringify!($type), ", `", $reason, "`: ", events!(@doc $message))]
+                $variant $({ $(
+                    #[doc = concat!("`", stringify!($field), "` in the message.")]
+                    $field: $field_type
+                ),* })?,
+            )+
+        }
+
+        impl Event for $name {
+            #[allow(unused_variables, reason = "most objects come in one scope only")]
+            fn component(scope: Scope) -> &'static str {
+                $(if scope == Scope::Namespaced { return $namespaced; })?
+                $cluster
+            }
+
+            fn event_type(&self) -> EventType {
+                match self {
+                    $(Self::$variant $({ $($field: _),* })? => EventType::$type,)+
+                }
+            }
+
+            fn reason(&self) -> &'static str {
+                match self {
+                    $(Self::$variant $({ $($field: _),* })? => $reason,)+
+                }
+            }
+
+            fn message(&self) -> String {
+                cut(match self {
+                    $(Self::$variant $({ $($field),* })? => events!(@message $message),)+
+                })
+            }
+        }
+    };
+    (@doc $message:literal) => { $message };
+    (@doc $message:block) => { "made from its data." };
+    (@message $message:literal) => { format!($message) };
+    (@message $message:block) => { $message };
+}
+
+events! {
+    /// On MemberClusters.
+    pub enum MemberClusterEvent from "mcv1beta1" {
+        NamespaceCreated => Normal "NamespaceCreated" "Namespace was created";
+        NamespacePatched => Normal "NamespacePatched" "Namespace was patched";
+        RoleCreated => Normal "RoleCreated" "role was created";
+        RoleUpdated => Normal "RoleUpdated" "role was updated";
+        RoleBindingCreated => Normal "RoleBindingCreated" "role binding was created";
+        RoleBindingUpdated => Normal "RoleBindingUpdated" "role binding was updated";
+        InternalMemberClusterCreated => Normal "InternalMemberClusterCreated" "Internal member cluster was created";
+        InternalMemberClusterUpdated => Normal "InternalMemberClusterSpecUpdated"
+            "internal member cluster spec updated";
+        ReadyToJoin => Normal "MemberClusterReadyToJoin" "member cluster ready to join";
+        Joined => Normal "MemberClusterJoined" "member cluster joined";
+        /// Upstream's reason is `MemberClusterJoined`, by mistake.
+        Left => Normal "MemberClusterLeft" "member cluster left";
+        JoinStateUnknown => Warning "MemberClusterJoinStateUnknown" "member cluster join state unknown";
+        // Ours.
+        NotReadyToJoin { error: String } => Warning "MemberClusterNotReadyToJoin"
+            "member cluster not ready to join: {error}";
+        HeartbeatLost => Warning "MemberClusterHeartbeatLost" "member cluster has stopped sending heartbeats";
+        HeartbeatRestored => Normal "MemberClusterHeartbeatRestored" "member cluster sends heartbeats again";
+        /// Two clusters use one name.
+        AlreadyConnected { connected: String, refused: String } => Warning "MemberClusterAlreadyConnected"
+            "refused a connection from cluster {refused}: cluster {connected} is connected under this name; give each \
+             cluster a MemberCluster of its own";
+        IdentityMismatch { user: String } => Warning "MemberClusterIdentityMismatch"
+            "refused a connection from {user}: it is not the identity in spec.identity";
+        ForceDeleted => Warning "MemberClusterForceDeleted"
+            "member cluster did not leave in time; its placed resources stay on it";
+    }
+}
+
+events! {
+    /// On InternalMemberClusters; recorded by the hub on the member's behalf.
+    pub enum InternalMemberClusterEvent from "v1beta1InternalMemberClusterController" {
+        Healthy => Normal "InternalMemberClusterHealthy" "internal member cluster healthy";
+        Unhealthy => Warning "InternalMemberClusterUnhealthy" "internal member cluster unhealthy";
+        Joined => Normal "InternalMemberClusterJoined" "internal member cluster joined";
+        FailedToJoin => Normal "InternalMemberClusterFailedToJoin" "internal member cluster failed to join";
+        Left => Normal "InternalMemberClusterLeft" "internal member cluster left";
+        FailedToLeave => Normal "InternalMemberClusterFailedToLeave" "internal member cluster failed to leave";
+        ProviderStarted => Normal "Started" "The property provider has started successfully";
+        ProviderFailedToStart { error: String } => Warning "FailedToStart"
+            "Failed to start the property provider: {error}";
+        ProviderStartTimedOut => Warning "TimedOut" "The property provider does not start up in time";
+        ProviderTimedOut => Warning "TimedOut" "The property provider does not respond in time";
+    }
+}
+
+events! {
+    /// On placements.
+    pub enum PlacementEvent from "placement-controller" {
+        RolloutStarted => Normal "PlacementRolloutStarted" "Started rolling out the latest resources";
+        Overridden => Normal "PlacementOverriddenSucceeded" "Placement has been successfully overridden";
+        WorkSynchronized => Normal "PlacementWorkSynchronized"
+            "Work(s) have been created or updated successfully for the selected cluster(s)";
+        Applied => Normal "PlacementApplied" "Resources have been applied to the selected cluster(s)";
+        Available => Normal "PlacementAvailable" "Resources are available on the selected cluster(s)";
+        DiffReported => Normal "PlacementDiffReported"
+            "Configuration differences have been reported on the selected cluster(s)";
+        Completed => Normal "PlacementRolloutCompleted"
+            "Placement has finished the rollout process and reached the desired status";
+        CleanedUp => Normal "PlacementCleanupFinalizerRemoved"
+            "Deleted the snapshots and removed the placement cleanup finalizer";
+        // Ours. The message of a failed step is that of its condition.
+        ScheduleFailed { message: String } => Warning "PlacementScheduleFailed" "{message}";
+        RolloutBlocked { message: String } => Warning "PlacementRolloutBlocked" "{message}";
+        OverrideFailed { message: String } => Warning "PlacementOverriddenFailed" "{message}";
+        WorkSynchronizeFailed { message: String } => Warning "PlacementWorkSynchronizeFailed" "{message}";
+        ApplyFailed { message: String } => Warning "PlacementApplyFailed" "{message}";
+        NotAvailable { message: String } => Warning "PlacementNotAvailable" "{message}";
+        DiffReportFailed { message: String } => Warning "PlacementDiffReportFailed" "{message}";
+        /// Something that no condition of the placement can say, such as a broken label on a snapshot.
+        Held { error: String } => Warning "PlacementHeld" "Placement cannot be processed: {error}";
+    }
+}
+
+impl PlacementEvent {
+    /// What to tell when the step's condition has become true; scheduling has no Event.
+    pub const fn succeeded(step: Step) -> Option<Self> {
+        match step {
+            Step::Scheduled => None,
+            Step::RolloutStarted => Some(Self::RolloutStarted),
+            Step::Overridden => Some(Self::Overridden),
+            Step::WorkSynchronized => Some(Self::WorkSynchronized),
+            Step::Applied => Some(Self::Applied),
+            Step::Available => Some(Self::Available),
+            Step::DiffReported => Some(Self::DiffReported),
+        }
+    }
+
+    /// What to tell when the step's condition has become false with this message.
+    pub const fn failed(step: Step, message: String) -> Self {
+        match step {
+            Step::Scheduled => Self::ScheduleFailed { message },
+            Step::RolloutStarted => Self::RolloutBlocked { message },
+            Step::Overridden => Self::OverrideFailed { message },
+            Step::WorkSynchronized => Self::WorkSynchronizeFailed { message },
+            Step::Applied => Self::ApplyFailed { message },
+            Step::Available => Self::NotAvailable { message },
+            Step::DiffReported => Self::DiffReportFailed { message },
+        }
+    }
+}
+
+events! {
+    /// On bindings, from the work generator.
+    pub enum WorkGeneratorEvent from "cluster resource binding work generator" or "resource binding work generator" {
+        DuplicateEnvelopeWorks { works: Vec<String>, envelope: String, namespace: String }
+            => Warning "DuplicateEnvelopeWorks" {
+                format!(
+                    "Multiple Work objects ([{}]) found for envelope {envelope} in namespace {namespace}; delete all \
+                     but the oldest to recover",
+                    works.join(" "),
+                )
+            };
+    }
+}
+
+// Ours, all of them; the component is the name of upstream's controller, which emits none.
+events! {
+    /// On bindings, from the rollout controller.
+    pub enum RolloutEvent
+        from "cluster-resource-placement-rollout-controller" or "resource-placement-rollout-controller" {
+        Bound { cluster: String, snapshot: String } => Normal "BindingBound"
+            "Started rolling out {snapshot} to cluster {cluster}";
+        Updated { cluster: String, snapshot: String } => Normal "BindingUpdated"
+            "Started updating cluster {cluster} to {snapshot}";
+        Removed { cluster: String } => Normal "BindingRemoved" "Started removing resources from cluster {cluster}";
+        Blocked { cluster: String, why: String } => Normal "BindingBlocked" "Cluster {cluster} has to wait: {why}";
+    }
+}
+
+// Ours, all of them; as above.
+events! {
+    /// On update runs and, where they are about one, on approval requests.
+    pub enum UpdateRunEvent from "clusterstagedupdaterun-controller" or "stagedupdaterun-controller" {
+        Initialized => Normal "UpdateRunInitialized" "The UpdateRun initialized successfully";
+        InitializationFailed { error: String } => Warning "UpdateRunInitializedFailed" "{error}";
+        StageStarted { stage: String } => Normal "StageUpdatingStarted" "Clusters in stage {stage} started updating";
+        StageFinished { stage: String } => Normal "StageUpdatingSucceeded" "Stage {stage} completed successfully";
+        ApprovalNeeded { request: String, stage: String } => Normal "StageApprovalNeeded"
+            "Stage {stage} is waiting for {request} to be approved";
+        ApprovalAccepted { request: String, stage: String } => Normal "StageApprovalAccepted"
+            "The approval {request} for stage {stage} was accepted";
+        /// An approval for another generation counts for nothing, and nothing else says so.
+        StaleApproval { request: String, observed: i64, generation: i64 } => Warning "StageApprovalIgnored"
+            "The approval of {request} is ignored: its Approved condition has observedGeneration {observed}, want \
+             {generation}";
+        Stuck { message: String } => Warning "UpdateRunStuck" "{message}";
+        Stopped => Normal "UpdateRunStopped" "The update run has been stopped";
+        Failed { error: String } => Warning "UpdateRunFailed" "{error}";
+        Succeeded => Normal "UpdateRunSucceeded" "All stages are completed successfully";
+    }
+}
+
+// Ours, all of them: upstream's applier emits none.
+events! {
+    /// On Works; recorded by the hub on the member's behalf.
+    pub enum WorkEvent from "work-applier" {
+        /// Overwritten with a growing delay, since two writers would go on for ever.
+        Contested { object: String, manager: String } => Warning "ManifestContested"
+            "{manager} keeps changing {object} back on the member cluster; let only one of the two manage it";
+        CleanupStuck { remaining: usize, first: String } => Warning "CleanupStuck"
+            "{remaining} object(s) on the member cluster are still being deleted, first {first}";
+        LeftoverNotRemoved { object: String, error: String } => Warning "LeftoverNotRemoved"
+            "{object} is no longer placed but could not be removed from the member cluster: {error}";
+    }
+}
+
+/// One over-long message would make the API server refuse the Event.
+fn cut(message: impl Display) -> String {
+    let mut message = message.to_string();
+    message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+    message
+}
+
+#[cfg(test)]
+mod tests;

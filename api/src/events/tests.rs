@@ -1,0 +1,208 @@
+use super::*;
+
+/// Asserts for each Event its line `Type Reason: message`.
+#[track_caller]
+fn assert_rows<E: Event>(rows: &[(E, &str)]) {
+    for (event, line) in rows {
+        assert_eq!(
+            format!(
+                "{} {}: {}",
+                event.event_type().as_str(),
+                event.reason(),
+                event.message()
+            ),
+            *line
+        );
+    }
+}
+
+#[test]
+fn components() {
+    let both = |of: fn(Scope) -> &'static str| [of(Scope::Cluster), of(Scope::Namespaced)];
+    assert_eq!(both(MemberClusterEvent::component), ["mcv1beta1"; 2]);
+    assert_eq!(
+        both(InternalMemberClusterEvent::component),
+        ["v1beta1InternalMemberClusterController"; 2]
+    );
+    assert_eq!(both(PlacementEvent::component), ["placement-controller"; 2]);
+    assert_eq!(
+        both(WorkGeneratorEvent::component),
+        [
+            "cluster resource binding work generator",
+            "resource binding work generator"
+        ]
+    );
+}
+
+#[test]
+fn member_clusters() {
+    use MemberClusterEvent as E;
+    assert_rows(&[
+        (E::NamespaceCreated, "Normal NamespaceCreated: Namespace was created"),
+        (E::NamespacePatched, "Normal NamespacePatched: Namespace was patched"),
+        (E::RoleCreated, "Normal RoleCreated: role was created"),
+        (E::RoleUpdated, "Normal RoleUpdated: role was updated"),
+        (
+            E::RoleBindingCreated,
+            "Normal RoleBindingCreated: role binding was created",
+        ),
+        (
+            E::RoleBindingUpdated,
+            "Normal RoleBindingUpdated: role binding was updated",
+        ),
+        (
+            E::InternalMemberClusterCreated,
+            "Normal InternalMemberClusterCreated: Internal member cluster was created",
+        ),
+        (
+            E::InternalMemberClusterUpdated,
+            "Normal InternalMemberClusterSpecUpdated: internal member cluster spec updated",
+        ),
+        (
+            E::ReadyToJoin,
+            "Normal MemberClusterReadyToJoin: member cluster ready to join",
+        ),
+        (E::Joined, "Normal MemberClusterJoined: member cluster joined"),
+        (E::Left, "Normal MemberClusterLeft: member cluster left"),
+        (
+            E::JoinStateUnknown,
+            "Warning MemberClusterJoinStateUnknown: member cluster join state unknown",
+        ),
+        (
+            E::AlreadyConnected {
+                connected: "a".into(),
+                refused: "b".into(),
+            },
+            "Warning MemberClusterAlreadyConnected: refused a connection from cluster b: cluster a is connected under \
+             this name; give each cluster a MemberCluster of its own",
+        ),
+    ]);
+}
+
+#[test]
+fn internal_member_clusters() {
+    use InternalMemberClusterEvent as E;
+    assert_rows(&[
+        (
+            E::Healthy,
+            "Normal InternalMemberClusterHealthy: internal member cluster healthy",
+        ),
+        (
+            E::Unhealthy,
+            "Warning InternalMemberClusterUnhealthy: internal member cluster unhealthy",
+        ),
+        (
+            E::Joined,
+            "Normal InternalMemberClusterJoined: internal member cluster joined",
+        ),
+        (
+            E::FailedToJoin,
+            "Normal InternalMemberClusterFailedToJoin: internal member cluster failed to join",
+        ),
+        (
+            E::Left,
+            "Normal InternalMemberClusterLeft: internal member cluster left",
+        ),
+        (
+            E::FailedToLeave,
+            "Normal InternalMemberClusterFailedToLeave: internal member cluster failed to leave",
+        ),
+        (
+            E::ProviderStarted,
+            "Normal Started: The property provider has started successfully",
+        ),
+        (
+            E::ProviderFailedToStart { error: "e".into() },
+            "Warning FailedToStart: Failed to start the property provider: e",
+        ),
+        (
+            E::ProviderStartTimedOut,
+            "Warning TimedOut: The property provider does not start up in time",
+        ),
+        (
+            E::ProviderTimedOut,
+            "Warning TimedOut: The property provider does not respond in time",
+        ),
+    ]);
+}
+
+#[test]
+fn placements() {
+    use PlacementEvent as E;
+    assert_rows(&[
+        (
+            E::RolloutStarted,
+            "Normal PlacementRolloutStarted: Started rolling out the latest resources",
+        ),
+        (
+            E::Overridden,
+            "Normal PlacementOverriddenSucceeded: Placement has been successfully overridden",
+        ),
+        (
+            E::WorkSynchronized,
+            "Normal PlacementWorkSynchronized: \
+             Work(s) have been created or updated successfully for the selected cluster(s)",
+        ),
+        (
+            E::Applied,
+            "Normal PlacementApplied: Resources have been applied to the selected cluster(s)",
+        ),
+        (
+            E::Available,
+            "Normal PlacementAvailable: Resources are available on the selected cluster(s)",
+        ),
+        (
+            E::DiffReported,
+            "Normal PlacementDiffReported: \
+             Configuration differences have been reported on the selected cluster(s)",
+        ),
+        (
+            E::Completed,
+            "Normal PlacementRolloutCompleted: \
+             Placement has finished the rollout process and reached the desired status",
+        ),
+        (
+            E::CleanedUp,
+            "Normal PlacementCleanupFinalizerRemoved: \
+             Deleted the snapshots and removed the placement cleanup finalizer",
+        ),
+    ]);
+    for step in Step::ALL {
+        assert_eq!(E::succeeded(step).is_none(), step == Step::Scheduled);
+        let failed = E::failed(step, "why".into());
+        assert_eq!(
+            (failed.event_type(), failed.message().as_str()),
+            (EventType::Warning, "why")
+        );
+    }
+}
+
+#[test]
+fn the_rest() {
+    assert_rows(&[(
+        WorkGeneratorEvent::DuplicateEnvelopeWorks {
+            works: vec!["w1".into(), "w2".into()],
+            envelope: "app/env".into(),
+            namespace: "fleet-member-c1".into(),
+        },
+        "Warning DuplicateEnvelopeWorks: Multiple Work objects ([w1 w2]) found for envelope app/env in namespace \
+         fleet-member-c1; delete all but the oldest to recover",
+    )]);
+    assert_rows(&[(
+        UpdateRunEvent::StaleApproval {
+            request: "r-after-s".into(),
+            observed: 0,
+            generation: 1,
+        },
+        "Warning StageApprovalIgnored: The approval of r-after-s is ignored: its Approved condition has \
+         observedGeneration 0, want 1",
+    )]);
+}
+
+#[test]
+fn messages_fit() {
+    let event = PlacementEvent::Held {
+        error: "ü".repeat(MESSAGE_MAX),
+    };
+    assert!(event.message().len() <= MESSAGE_MAX);
+}
