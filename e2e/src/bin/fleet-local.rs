@@ -47,6 +47,13 @@ enum Command {
         #[command(flatten)]
         dir: DirArg,
     },
+    /// Stop a member and remove everything of it.
+    RemoveMember {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        dir: DirArg,
+    },
     /// Run a command in a fleet of its own (FLEET_DIR and KUBECONFIG are set), and remove that fleet afterwards.
     Run {
         #[command(flatten)]
@@ -191,6 +198,13 @@ async fn short(command: Command) -> Result<()> {
             let name = spec.name.clone();
             Fleet::attach(&dir)?.add_member(spec).await?;
             println!("{name} is ready: kubectl --context {name} get nodes");
+        }
+        Command::RemoveMember {
+            name,
+            dir: DirArg { dir },
+        } => {
+            Fleet::attach(&dir)?.remove_member(&name).await?;
+            println!("{name} is gone");
         }
         Command::Binaries { helm } => {
             let found = binaries::find_or_build().await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
@@ -63,6 +63,9 @@ pub async fn ready(client: &Client, spec: &ClusterSpec) -> Result<()> {
             .all(|name| nodes.iter().any(|node| node.name_any() == *name && is_ready(node)))
     })
     .await?;
+    // Pods are refused in a namespace without it; the controller manager makes it when it is ready to act.
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    wait::until_present(accounts, "default", "exists", |_| true).await?;
     Ok(())
 }
 

@@ -104,6 +104,13 @@ impl Fleet {
         Ok(())
     }
 
+    /// Stops a member and removes everything of it.
+    pub async fn remove_member(&mut self, name: &str) -> Result<()> {
+        self.ask::<()>(&Request::RemoveMember(name.to_owned())).await?;
+        *self = Self::attach(&self.dir)?;
+        Ok(())
+    }
+
     /// What every process is doing.
     pub async fn status(&self) -> Result<Vec<ProcessStatus>> {
         control::ask_within(Duration::from_secs(5), self.socket()?, &Request::Status).await

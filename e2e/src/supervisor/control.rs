@@ -23,6 +23,8 @@ pub enum Request {
     Status,
     /// Start one more cluster, and wait until it is ready.
     AddMember(ClusterSpec),
+    /// Stop a member and remove everything of it.
+    RemoveMember(String),
     /// Start a process of any kind, and wait until it is ready.
     Start(process::Spec),
     /// Start a process that was stopped, killed or died.

@@ -221,6 +221,7 @@ impl Supervisor {
         match request {
             Request::Status => return Ok(serde_json::to_value(self.status())?),
             Request::AddMember(spec) => self.add_member(spec).await?,
+            Request::RemoveMember(name) => self.remove_member(&name).await?,
             Request::Start(spec) => self.table.start(spec)?.ready().await?,
             Request::StartAgain(name) => self.table.get(&name)?.start_again().await?,
             Request::Stop(name) => self.table.stop(&name).await?,
@@ -252,6 +253,26 @@ impl Supervisor {
         let started = self.start_one(&spec).await?;
         self.clusters().push(started);
         self.publish()
+    }
+
+    async fn remove_member(&self, name: &str) -> Result<()> {
+        let known = |c: &Started| c.spec.name == name && c.spec.role == Role::Member;
+        if !self.clusters().iter().any(known) {
+            bail!("there is no member {name}");
+        }
+        // First out of the state file, so that nobody finds a cluster that is just stopping.
+        self.clusters().retain(|c| !known(c));
+        self.publish()?;
+        self.table.stop_cluster(name).await;
+        for dir in [
+            self.data.path().to_owned(),
+            self.dir.join("pki"),
+            self.dir.join("conf"),
+            self.dir.join("logs"),
+        ] {
+            let _ = fs::remove_dir_all(dir.join(name));
+        }
+        Ok(())
     }
 
     /// Stops all processes and removes everything but the logs, and these too unless they are to be kept.
