@@ -1,3 +1,10 @@
 //! Flotilla's decisions as pure functions over plain data.
+//!
+//! No client, no runtime, no clock: what is known, the time and anything random come in as values, and the answer is
+//! data that carries its reason. The agents carry it out.
 
+pub mod membership;
+pub mod overrides;
 pub mod rollout;
+pub mod selection;
+pub mod work;

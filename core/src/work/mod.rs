@@ -1,0 +1,3 @@
+//! Work generation: what a binding puts into its cluster's namespace.
+
+pub mod envelope;
