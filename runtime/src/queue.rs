@@ -1,0 +1,343 @@
+//! A work queue of keys for controllers.
+//!
+//! A key is waiting at most once and worked on at most once at a time; what is added while it is being worked on makes
+//! it run once more afterwards. Delayed keys wait on one timer for the earliest of them: nothing polls. Every pass decides
+//! anew when it wants to be woken, so a pass drops the timer that its key had.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    fmt,
+    hash::Hash,
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::backoff::Backoff;
+
+/// A queue. Cheap to clone.
+pub struct Queue<Q>(Arc<Inner<Q>>);
+
+struct Inner<Q> {
+    state: Mutex<State<Q>>,
+    more: Notify,
+    backoff: Backoff,
+}
+
+struct State<Q> {
+    ready: VecDeque<Q>,
+    keys: HashMap<Q, Entry>,
+    /// By time, then in the order of adding.
+    timers: BTreeMap<(Instant, u64), Q>,
+    sequence: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// In `ready`, since when.
+    ready: Option<Instant>,
+    /// In `timers`, where.
+    timer: Option<(Instant, u64)>,
+    in_flight: bool,
+    /// Wanted again while in flight: at once, or at this time.
+    again: bool,
+    again_at: Option<Instant>,
+    failures: u32,
+}
+
+/// What a pass asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing until something changes.
+    Wait,
+    /// Another pass at this time.
+    At(Instant),
+}
+
+/// A key to work on.
+#[derive(Debug)]
+pub struct Taken<Q> {
+    /// Which.
+    pub key: Q,
+    /// How long it waited since it was ready.
+    pub waited: Duration,
+}
+
+impl<Q: Hash + Eq + Clone> Default for Queue<Q> {
+    fn default() -> Self {
+        // A conflict is over in a tenth of a second; what still fails after ten tries is not helped by more than one a minute.
+        Self::new(Backoff {
+            min: Duration::from_millis(100),
+            max: Duration::from_mins(1),
+        })
+    }
+}
+
+impl<Q: Hash + Eq + Clone> Queue<Q> {
+    /// A queue with these delays after failures.
+    pub fn new(backoff: Backoff) -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            keys: HashMap::new(),
+            timers: BTreeMap::new(),
+            sequence: 0,
+        };
+        Self(Arc::new(Inner {
+            state: Mutex::new(state),
+            more: Notify::new(),
+            backoff,
+        }))
+    }
+
+    /// Wants the key worked on as soon as possible, also when it is waiting for a timer.
+    pub fn add(&self, key: Q) {
+        let mut state = self.0.state.lock();
+        let entry = state.keys.entry(key.clone()).or_default();
+        if entry.in_flight {
+            entry.again = true;
+        } else if entry.ready.is_none() {
+            entry.ready = Some(Instant::now());
+            state.ready.push_back(key);
+            drop(state);
+            self.0.more.notify_one();
+        }
+    }
+
+    /// Wants the key worked on at this time, or earlier if it was wanted earlier.
+    pub fn add_at(&self, key: Q, at: Instant) {
+        if at <= Instant::now() {
+            return self.add(key);
+        }
+        let mut state = self.0.state.lock();
+        let entry = state.keys.entry(key.clone()).or_default();
+        if entry.in_flight {
+            entry.again_at = Some(entry.again_at.map_or(at, |other| other.min(at)));
+        } else if entry.ready.is_none() {
+            state.set_timer(key, at);
+            drop(state);
+            self.0.more.notify_one();
+        }
+    }
+
+    /// Wants the key worked on after this time.
+    pub fn add_after(&self, key: Q, delay: Duration) {
+        self.add_at(key, Instant::now() + delay);
+    }
+
+    /// How many keys are ready.
+    pub fn len(&self) -> usize {
+        self.0.state.lock().ready.len()
+    }
+
+    /// Whether no key is ready.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The next key, as soon as there is one. Whoever takes it calls [`Queue::done`] or [`Queue::failed`] afterwards.
+    /// Safe to cancel. For one taker; a controller is one.
+    pub async fn take(&self) -> Taken<Q> {
+        loop {
+            let next = {
+                let mut state = self.0.state.lock();
+                state.fire(Instant::now());
+                if let Some(key) = state.ready.pop_front() {
+                    let entry = state.keys.get_mut(&key).expect("a ready key has an entry");
+                    entry.in_flight = true;
+                    let since = entry.ready.take().expect("a ready key knows since when");
+                    let timer = entry.timer.take();
+                    if let Some(timer) = timer {
+                        state.timers.remove(&timer);
+                    }
+                    return Taken {
+                        key,
+                        waited: since.elapsed(),
+                    };
+                }
+                state.timers.first_key_value().map(|((at, _), _)| *at)
+            };
+            match next {
+                Some(at) => tokio::select! {
+                    () = tokio::time::sleep_until(at) => {}
+                    () = self.0.more.notified() => {}
+                },
+                None => self.0.more.notified().await,
+            }
+        }
+    }
+
+    /// The pass succeeded.
+    pub fn done(&self, key: &Q, next: Next) {
+        let at = match next {
+            Next::Wait => None,
+            Next::At(at) => Some(at),
+        };
+        self.finish(key, at, |entry| entry.failures = 0);
+    }
+
+    /// The pass failed; it is repeated with a growing delay, or at once if the key was added meanwhile. Returns the
+    /// number of failures in a row.
+    pub fn failed(&self, key: &Q) -> u32 {
+        let failures = self.0.state.lock().keys.get(key).map_or(1, |entry| entry.failures + 1);
+        let at = Instant::now() + self.0.backoff.delay(failures);
+        self.finish(key, Some(at), |entry| entry.failures = failures);
+        failures
+    }
+
+    fn finish(&self, key: &Q, at: Option<Instant>, count: impl FnOnce(&mut Entry)) {
+        let mut state = self.0.state.lock();
+        let Some(entry) = state.keys.get_mut(key) else { return };
+        entry.in_flight = false;
+        count(entry);
+        let again = std::mem::take(&mut entry.again);
+        let at = [at, entry.again_at.take()].into_iter().flatten().min();
+        if again {
+            entry.ready = Some(Instant::now());
+            state.ready.push_back(key.clone());
+        } else if let Some(at) = at {
+            state.set_timer(key.clone(), at);
+        } else if entry.failures == 0 {
+            state.keys.remove(key);
+        }
+        drop(state);
+        self.0.more.notify_one();
+    }
+}
+
+impl<Q: Hash + Eq + Clone> State<Q> {
+    /// The earlier of the time that the key has and this one.
+    fn set_timer(&mut self, key: Q, at: Instant) {
+        let entry = self.keys.entry(key.clone()).or_default();
+        if let Some(current) = entry.timer {
+            if current.0 <= at {
+                return;
+            }
+            self.timers.remove(&current);
+        }
+        self.sequence += 1;
+        entry.timer = Some((at, self.sequence));
+        self.timers.insert((at, self.sequence), key);
+    }
+
+    /// Makes ready what is due.
+    fn fire(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.first_entry().filter(|timer| timer.key().0 <= now) {
+            let ((at, _), key) = timer.remove_entry();
+            let entry = self.keys.get_mut(&key).expect("a timed key has an entry");
+            entry.timer = None;
+            if entry.ready.is_none() {
+                entry.ready = Some(at);
+                self.ready.push_back(key);
+            }
+        }
+    }
+}
+
+impl<Q> Clone for Queue<Q> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<Q> fmt::Debug for Queue<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.state.lock();
+        f.debug_struct("Queue")
+            .field("ready", &state.ready.len())
+            .field("timers", &state.timers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn queue() -> Queue<&'static str> {
+        Queue::default()
+    }
+
+    fn now(queue: &Queue<&'static str>) -> Option<&'static str> {
+        queue.take().now_or_never().map(|taken| taken.key)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_waits_once_and_is_worked_on_once() {
+        let queue = queue();
+        queue.add("a");
+        queue.add("b");
+        queue.add("a");
+        assert_eq!(queue.len(), 2);
+        assert_eq!(now(&queue), Some("a"));
+        queue.add("a");
+        assert_eq!(now(&queue), Some("b"));
+        assert_eq!(now(&queue), None, "a is in flight");
+        queue.done(&"a", Next::Wait);
+        assert_eq!(now(&queue), Some("a"), "it was added meanwhile");
+        queue.done(&"a", Next::Wait);
+        queue.done(&"b", Next::Wait);
+        assert_eq!(now(&queue), None);
+        assert!(
+            queue.0.state.lock().keys.is_empty(),
+            "nothing is left of a key that is done"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timers_fire_at_their_instant_and_the_earlier_wins() {
+        let (queue, start) = (queue(), Instant::now());
+        queue.add_after("a", Duration::from_millis(1500));
+        queue.add_after("a", Duration::from_millis(700));
+        queue.add_after("a", Duration::from_secs(3));
+        queue.add_after("b", Duration::from_millis(701));
+        assert_eq!(queue.take().await.key, "a");
+        assert_eq!(start.elapsed(), Duration::from_millis(700));
+        queue.done(&"a", Next::At(start + Duration::from_secs(10)));
+        assert_eq!(queue.take().await.key, "b");
+        queue.done(&"b", Next::Wait);
+        assert_eq!(queue.take().await.key, "a");
+        assert_eq!(start.elapsed(), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_does_not_wait_for_the_timer_and_ends_it() {
+        let queue = queue();
+        queue.add_after("a", Duration::from_mins(1));
+        queue.add("a");
+        assert_eq!(now(&queue), Some("a"));
+        queue.done(&"a", Next::Wait);
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert_eq!(now(&queue), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_wait_longer_each_time_until_one_pass_succeeds() {
+        let queue = queue();
+        queue.add("a");
+        let mut last = Duration::ZERO;
+        for failures in 1..5 {
+            assert_eq!(queue.take().await.key, "a");
+            let start = Instant::now();
+            assert_eq!(queue.failed(&"a"), failures);
+            let taken = queue.take().await;
+            assert!(start.elapsed() > last, "{:?} after {last:?}", start.elapsed());
+            assert!(
+                taken.waited < Duration::from_millis(5),
+                "back-off is no waiting in the queue"
+            );
+            last = start.elapsed();
+            queue.done(&"a", Next::Wait);
+            queue.add("a");
+            // A success forgets; so fail again as often as before.
+            for _ in 0..failures {
+                assert_eq!(queue.take().await.key, "a");
+                queue.failed(&"a");
+                queue.add("a");
+            }
+        }
+    }
+}
