@@ -190,16 +190,15 @@ impl Sender {
         // Events of cluster-scoped objects live where `kubectl describe` looks for them.
         let api: Api<Event> = Api::namespaced(self.client.clone(), subject.key.namespace().unwrap_or("default"));
         let now = Time(self.clock.now_secs());
-        let (name, total) = match &repeated {
-            Some(sent) => (sent.name.clone(), sent.count.saturating_add(count)),
-            // A name of an object may have 253 characters, and so may the Event's.
-            None => {
-                let stem = &subject.key.name()[..subject.key.name().len().min(236)];
-                (
-                    format!("{}.{:016x}", stem.trim_end_matches(['.', '-']), fastrand::u64(..)),
-                    count,
-                )
-            }
+        let (name, total) = if let Some(sent) = &repeated {
+            (sent.name.clone(), sent.count.saturating_add(count))
+        } else {
+            // An Event's name may be no longer than its object's: 253.
+            let stem = &subject.key.name()[..subject.key.name().len().min(236)];
+            (
+                format!("{}.{:016x}", stem.trim_end_matches(['.', '-']), fastrand::u64(..)),
+                count,
+            )
         };
         let target = Target::new("events", Key::cluster(name.as_str()));
         let is_new = repeated.is_none();

@@ -23,6 +23,9 @@ const WATCH_SECS: u32 = 290;
 /// A watch that says nothing for longer is dead: the server would have ended it.
 const SILENCE_MAX: Duration = Duration::from_secs(WATCH_SECS as u64 + 5);
 
+/// A watch that lived so long was no failure when it ended.
+const HEALTHY: Duration = Duration::from_secs(10);
+
 /// Which objects to watch, and how patiently.
 #[derive(Clone, Debug)]
 pub struct Selection {
@@ -83,27 +86,27 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         let mut from: Option<String> = None;
         let mut failures = 0;
         loop {
+            let began = Instant::now();
             let outcome = match &mut from {
                 None => self
                     .list(&api, &selection, decode)
                     .await
                     .map(|version| from = Some(version)),
-                Some(version) => self.follow(&api, &selection, decode, version).await,
-            };
-            let Err(failure) = outcome else {
-                if failures > 0 {
-                    tracing::info!(kind = self.name(), failures, "Watch works again");
-                    failures = 0;
+                Some(version) => {
+                    let outcome = self.follow(&api, &selection, decode, version).await;
+                    if outcome.is_ok() || began.elapsed() >= HEALTHY {
+                        failures = 0;
+                    }
+                    outcome
                 }
-                self.set_state(State::Watching);
-                continue;
             };
+            let Err(failure) = outcome else { continue };
             if failure.expired() {
                 from = None;
             }
             failures += 1;
             let message = logs::chain(&failure).to_string();
-            // Once per interruption; the state has the rest.
+            // Once per interruption, then only in detail; the state has the rest.
             if failures == 1 {
                 tracing::warn!(kind = self.name(), error = message, "Watch interrupted");
             } else {
@@ -181,6 +184,9 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         let began = Instant::now();
         let events = answered(api.watch(&params, version)).await?.map_err(Failure::Watch)?;
         pin_mut!(events);
+        if matches!(&*self.state().borrow(), State::Failing { .. }) {
+            tracing::info!(kind = self.name(), "Watch works again");
+        }
         self.set_state(State::Watching);
         let mut shown = 0_u64;
         // Silence is an end like the server's own: go on from where we are.

@@ -34,6 +34,7 @@ use crate::{
     clock::Clock,
     logs,
     options::{Defaults, LeaseArgs},
+    shutdown::{Ended, panic_text},
 };
 
 /// Which lease, and who wants it.
@@ -113,8 +114,47 @@ pub fn always(stop: &CancellationToken) -> watch::Receiver<State> {
         token: stop.child_token(),
         tasks: TaskTracker::new(),
     };
-    // The channel keeps its last value when the sender is gone.
-    watch::Sender::new(State::Leading(term)).subscribe()
+    let (sender, receiver) = watch::channel(State::Leading(term));
+    // An open channel that never changes, as others would see it.
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        stop.cancelled().await;
+        drop(sender);
+    });
+    receiver
+}
+
+/// Runs the leader's work in every term until told to stop. The work ends when the term's token is cancelled.
+///
+/// # Errors
+/// If the work ends by itself, or panics: the process would hold the lease and do nothing.
+pub async fn lead<W>(
+    mut state: watch::Receiver<State>,
+    stop: CancellationToken,
+    work: impl Fn(Term) -> W,
+) -> Result<(), Ended>
+where
+    W: Future<Output = ()> + Send + 'static,
+{
+    const TASK: &str = "the leader's work";
+    loop {
+        let term = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            leading = state.wait_for(|state| matches!(state, State::Leading(term) if !term.token.is_cancelled())) => {
+                match leading.as_deref() {
+                    Ok(State::Leading(term)) => term.clone(),
+                    // The elector has gone; whoever supervises it says why.
+                    Ok(State::Standby) | Err(_) => return Ok(()),
+                }
+            }
+        };
+        let ended = term.spawn(work(term.clone())).await;
+        match ended {
+            Ok(()) if term.token.is_cancelled() => {}
+            Ok(()) => return Err(Ended::new(TASK, "nobody had asked for it")),
+            Err(error) => return Err(Ended::new(TASK, panic_text(error))),
+        }
+    }
 }
 
 /// Takes part in an election.
@@ -179,7 +219,7 @@ impl Elector {
                     if std::mem::take(&mut failing) {
                         tracing::info!(lease = self.config.name, "Lease can be reached again");
                     }
-                    until
+                    Some(until)
                 }
                 Ok(Err(error)) => {
                     if !std::mem::replace(&mut failing, true) {
@@ -190,7 +230,7 @@ impl Elector {
                         self.forget();
                         None
                     } else {
-                        self.pause()
+                        Some(self.pause())
                     }
                 }
                 Err(_) => None,
@@ -227,13 +267,13 @@ impl Elector {
     }
 
     /// The next try. A little random, so that those who wait do not ask in step.
-    fn pause(&self) -> Option<Instant> {
+    fn pause(&self) -> Instant {
         let extra = if self.leads() { 0.0 } else { fastrand::f64() / 5.0 };
-        Some(Instant::now() + self.config.retry_period.mul_f64(1.0 + extra))
+        Instant::now() + self.config.retry_period.mul_f64(1.0 + extra)
     }
 
     /// One try; says when to come back.
-    async fn attempt(&mut self) -> kube::Result<Option<Instant>> {
+    async fn attempt(&mut self) -> kube::Result<Instant> {
         // The leader knows the version that it wrote last: one request per renewal.
         if !self.leads() || self.observed.is_none() {
             self.look().await?;
@@ -254,13 +294,13 @@ impl Elector {
                 self.write(transitions, sent, true).await?;
             }
             Action::Renew { transitions } | Action::Take { transitions } => {
-                self.write(transitions, sent, false).await?
+                self.write(transitions, sent, false).await?;
             }
             Action::Wait { until } => {
                 if self.leads() {
                     self.lose("somebody else has taken the lease");
                 }
-                return Ok(self.pause().map(|pause| pause.min(until)));
+                return Ok(self.pause().min(until));
             }
         }
         Ok(self.pause())

@@ -99,7 +99,7 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins() {
     let mut first = candidate(&server, "first");
     let term = first.leads().await;
     let mut second = candidate(&server, "second");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert!(!term.token().is_cancelled(), "it renews");
     assert!(matches!(&*second.state.borrow(), State::Standby));
 
@@ -183,6 +183,37 @@ async fn a_deleted_lease_is_made_again_and_terms_go_on() {
     assert_eq!(
         (server.spec("holderIdentity"), server.spec("leaseTransitions")),
         (json!("second"), json!(1))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leaders_work_runs_once_per_term() {
+    let server = Server::default();
+    let Candidate { state, stop, cut, .. } = candidate(&server, "first");
+    let (begun, mut terms) = tokio::sync::mpsc::unbounded_channel();
+    let work = tokio::spawn(lead(state, stop.clone(), move |term| {
+        let begun = begun.clone();
+        async move {
+            begun.send(term.transitions()).unwrap();
+            term.token().cancelled().await;
+        }
+    }));
+    assert_eq!(terms.recv().await, Some(0));
+    cut.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    cut.store(false, Ordering::SeqCst);
+    assert_eq!(terms.recv().await, Some(0), "nobody else had it meanwhile");
+    stop.cancel();
+    assert_eq!(work.await.unwrap(), Ok(()));
+}
+
+#[tokio::test]
+async fn work_that_ends_by_itself_is_an_error() {
+    let stop = CancellationToken::new();
+    let ended = lead(always(&stop), stop, |_| async {}).await;
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "the leader's work ended: nobody had asked for it"
     );
 }
 
