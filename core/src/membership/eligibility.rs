@@ -1,0 +1,204 @@
+//! Whether a cluster may be chosen for new placements, why not, and until when that is so.
+
+use fleet_api::cluster::{AgentType, MemberCluster};
+use fleet_api::conditions::{Status, find, member_agent};
+use jiff::{SignedDuration, Timestamp};
+
+use super::heartbeat::{add, just_after, period};
+
+/// May be chosen, or why not.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Eligibility {
+    /// It may.
+    Eligible {
+        /// When that ends if nothing is heard.
+        until: Timestamp,
+    },
+    /// It may not. Never ends by time alone.
+    Ineligible(Ineligible),
+}
+
+/// Why a cluster may not be chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs, reason = "the texts say it")]
+pub enum Ineligible {
+    Left,
+    NotOnline,
+    NoHeartbeat { minutes: f64 },
+    NotJoined,
+    NoHealth,
+    Unhealthy { minutes: f64 },
+}
+
+impl std::fmt::Display for Ineligible {
+    /// The words that people find in scheduling decisions.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Left => f.write_str("cluster has left the fleet"),
+            Self::NotOnline => f.write_str("cluster is not connected to the fleet: member agent not online yet"),
+            Self::NoHeartbeat { minutes } => write!(
+                f,
+                "cluster is not connected to the fleet: no recent heartbeat signals (last received {minutes:.2} minutes ago)"
+            ),
+            Self::NotJoined => f.write_str("cluster is not connected to the fleet: member agent not joined yet"),
+            Self::NoHealth => f.write_str(
+                "cluster is not connected to the fleet: health condition from member agent is not available",
+            ),
+            Self::Unhealthy { minutes } => write!(
+                f,
+                "cluster is not connected to the fleet: unhealthy for a prolonged period of time (last transitioned \
+                 {minutes:.2} minutes ago)"
+            ),
+        }
+    }
+}
+
+/// How long silence or sickness is overlooked: five minutes, or three periods where those are longer.
+pub fn limit(period_seconds: i32) -> SignedDuration {
+    SignedDuration::from_mins(5).max(period(period_seconds) * 3)
+}
+
+/// The first test that fails decides. Only the member agent's word counts, whatever generation it speaks of.
+pub fn eligibility(mc: &MemberCluster, now: Timestamp) -> Eligibility {
+    match check(mc, now) {
+        Ok(until) => Eligibility::Eligible { until },
+        Err(why) => Eligibility::Ineligible(why),
+    }
+}
+
+/// Whether the cluster may be chosen.
+pub fn is_eligible(mc: &MemberCluster, now: Timestamp) -> bool {
+    check(mc, now).is_ok()
+}
+
+fn check(mc: &MemberCluster, now: Timestamp) -> Result<Timestamp, Ineligible> {
+    if mc.metadata.deletion_timestamp.is_some() {
+        return Err(Ineligible::Left);
+    }
+    let agent = mc
+        .status
+        .as_ref()
+        .and_then(|s| s.agent(&AgentType::MemberAgent))
+        .ok_or(Ineligible::NotOnline)?;
+    let last = agent
+        .last_received_heartbeat
+        .as_ref()
+        .map(|t| t.0)
+        .ok_or(Ineligible::NotOnline)?;
+    let limit = limit(mc.spec.heartbeat_period_seconds);
+    let silent = now.duration_since(last);
+    if silent > limit {
+        return Err(Ineligible::NoHeartbeat {
+            minutes: minutes(silent),
+        });
+    }
+    let joined = find(&agent.conditions, member_agent::Joined::TYPE);
+    if joined.is_none_or(|c| Status::of(c) != Status::True) {
+        return Err(Ineligible::NotJoined);
+    }
+    let healthy = find(&agent.conditions, member_agent::Healthy::TYPE).ok_or(Ineligible::NoHealth)?;
+    let mut until = just_after(add(last, limit));
+    if Status::of(healthy) != Status::True {
+        let since = healthy.last_transition_time.0;
+        let sick = now.duration_since(since);
+        if sick > limit {
+            return Err(Ineligible::Unhealthy { minutes: minutes(sick) });
+        }
+        until = until.min(just_after(add(since, limit)));
+    }
+    Ok(until)
+}
+
+fn minutes(duration: SignedDuration) -> f64 {
+    duration.as_secs_f64() / 60.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{Fixture as _, agent, at, condition, member};
+    use super::*;
+
+    fn mc(last: Option<i64>, joined: Option<&str>, healthy: Option<(&str, i64)>) -> MemberCluster {
+        let mut agent = agent(last);
+        agent.conditions.extend(joined.map(|s| condition("Joined", s, 0)));
+        agent
+            .conditions
+            .extend(healthy.map(|(s, since)| condition("Healthy", s, since)));
+        member("c1").reporting(agent)
+    }
+
+    #[track_caller]
+    fn text(mc: &MemberCluster, now: i64, expected: &str) {
+        match eligibility(mc, at(now)) {
+            Eligibility::Ineligible(why) => assert_eq!(why.to_string(), expected),
+            eligible @ Eligibility::Eligible { .. } => panic!("{eligible:?}"),
+        }
+    }
+
+    #[test]
+    fn every_row_has_its_words() {
+        const NOT: &str = "cluster is not connected to the fleet: ";
+        let fine = || mc(Some(0), Some("True"), Some(("True", 0)));
+        text(&fine().deleting(5), 9, "cluster has left the fleet");
+        text(&member("c1"), 0, &format!("{NOT}member agent not online yet"));
+        text(
+            &fine(),
+            301,
+            &format!("{NOT}no recent heartbeat signals (last received 5.02 minutes ago)"),
+        );
+        text(
+            &mc(Some(0), None, Some(("True", 0))),
+            1,
+            &format!("{NOT}member agent not joined yet"),
+        );
+        text(
+            &mc(Some(0), Some("False"), Some(("True", 0))),
+            1,
+            &format!("{NOT}member agent not joined yet"),
+        );
+        text(
+            &mc(Some(0), Some("True"), None),
+            1,
+            &format!("{NOT}health condition from member agent is not available"),
+        );
+        text(
+            &mc(Some(400), Some("True"), Some(("False", 0))),
+            450,
+            &format!("{NOT}unhealthy for a prolonged period of time (last transitioned 7.50 minutes ago)"),
+        );
+    }
+
+    #[test]
+    fn the_first_row_that_matches_decides() {
+        let stale_and_sick = mc(Some(0), Some("False"), Some(("False", 0)));
+        text(&stale_and_sick.clone().deleting(1), 999, "cluster has left the fleet");
+        assert!(matches!(
+            eligibility(&stale_and_sick, at(999)),
+            Eligibility::Ineligible(Ineligible::NoHeartbeat { .. })
+        ));
+    }
+
+    #[test]
+    fn eligibility_ends_at_the_instant_it_names() {
+        for mc in [
+            mc(Some(100), Some("True"), Some(("True", 0))),
+            mc(Some(100), Some("True"), Some(("False", 50))),
+            mc(Some(100), Some("True"), Some(("Unknown", 150))),
+        ] {
+            let Eligibility::Eligible { until } = eligibility(&mc, at(200)) else {
+                panic!("eligible at 200")
+            };
+            assert!(is_eligible(&mc, until - SignedDuration::from_millis(1)));
+            assert!(!is_eligible(&mc, until));
+        }
+    }
+
+    #[test]
+    fn long_periods_have_longer_limits() {
+        let mut slow = mc(Some(0), Some("True"), Some(("True", 0)));
+        slow.spec.heartbeat_period_seconds = 600;
+        assert!(is_eligible(&slow, at(1800)));
+        assert!(!is_eligible(&slow, at(1801)));
+        assert_eq!(limit(60), SignedDuration::from_mins(5));
+    }
+}

@@ -1,0 +1,201 @@
+//! When silence means that a member is lost, and what a change of the hub's leader does to that judgement.
+
+use fleet_api::cluster::AgentStatus;
+use fleet_api::conditions::member_cluster::Healthy;
+use fleet_api::conditions::{Status, find, member_agent};
+use jiff::{SignedDuration, Timestamp};
+
+use super::status::Settings;
+
+/// Since when this process judges, and how long before that nobody did.
+///
+/// While no hub agent runs, nobody receives heartbeats. A member that was fresh when the previous leader was last alive
+/// gets one period (and a tenth) from the new one before its silence counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grace {
+    /// When this process became the leader.
+    pub leader_since: Timestamp,
+    /// When the previous leader last renewed its Lease. Without leader election: the newest heartbeat stored for any
+    /// member, which is when somebody was last there to receive one.
+    pub previous_renewed: Option<Timestamp>,
+}
+
+impl Grace {
+    /// No grace: always judged by the heartbeat alone.
+    pub const NONE: Self = Self {
+        leader_since: Timestamp::MIN,
+        previous_renewed: None,
+    };
+
+    /// The instant after which a member with this last heartbeat is lost.
+    pub fn lost_after(&self, last: Timestamp, limit: SignedDuration, period: SignedDuration) -> Timestamp {
+        let due = add(last, limit);
+        let was_fresh = self.previous_renewed.is_some_and(|renewed| renewed <= due);
+        if !was_fresh {
+            return due;
+        }
+        due.max(add(self.leader_since, period + period / 10))
+    }
+}
+
+/// How long a member may be silent. At least two periods, so that one beat that is late by its own jitter is no loss,
+/// whatever threshold the operator chose.
+pub fn silence_limit(threshold: SignedDuration, period: SignedDuration) -> SignedDuration {
+    threshold.max(period * 2)
+}
+
+/// The heartbeat period as a duration. Whatever is stored, it lies between one second and ten minutes.
+pub fn period(seconds: i32) -> SignedDuration {
+    SignedDuration::from_secs(i64::from(seconds.clamp(1, 600)))
+}
+
+/// The MemberCluster's `Healthy`, and when it changes by time alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Health {
+    /// What to say.
+    pub state: Healthy,
+    /// When to look again.
+    pub look_again: Option<Timestamp>,
+}
+
+/// Judges by the age of the last heartbeat first, then by what the agent said about its API server.
+pub fn health(agent: Option<&AgentStatus>, period_seconds: i32, settings: &Settings, now: Timestamp) -> Health {
+    let timeless = |state| Health {
+        state,
+        look_again: None,
+    };
+    let Some(agent) = agent else {
+        return timeless(Healthy::NotReported);
+    };
+    let Some(last) = agent.last_received_heartbeat.as_ref().map(|t| t.0) else {
+        return timeless(Healthy::NotReported);
+    };
+    let period = period(period_seconds);
+    let limit = silence_limit(settings.unhealthy_threshold, period);
+    let lost_after = settings.grace.lost_after(last, limit, period);
+    if now > lost_after {
+        return timeless(Healthy::HeartbeatLost { last });
+    }
+    let state = match find(&agent.conditions, member_agent::Healthy::TYPE) {
+        None => Healthy::NotReported,
+        Some(condition) => match Status::of(condition) {
+            Status::True => Healthy::Healthy,
+            Status::False => Healthy::Unhealthy {
+                error: condition.message.clone(),
+            },
+            Status::Unknown => Healthy::NotReported,
+        },
+    };
+    Health {
+        state,
+        look_again: Some(just_after(lost_after)),
+    }
+}
+
+/// The first instant at which "longer than" holds; timers and clocks here have milliseconds.
+pub(crate) fn just_after(at: Timestamp) -> Timestamp {
+    add(at, SignedDuration::from_millis(1))
+}
+
+pub(crate) fn add(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).expect("time")
+    }
+
+    fn settings(grace: Grace) -> Settings {
+        Settings {
+            networking: false,
+            unhealthy_threshold: SignedDuration::from_secs(60),
+            grace,
+        }
+    }
+
+    fn agent(last: i64, healthy: &str) -> AgentStatus {
+        AgentStatus {
+            type_: "MemberAgent".into(),
+            conditions: vec![Condition {
+                type_: "Healthy".into(),
+                status: healthy.into(),
+                reason: "R".into(),
+                message: "probe".into(),
+                observed_generation: None,
+                last_transition_time: Time(at(0)),
+            }],
+            last_received_heartbeat: Some(Time(at(last))),
+        }
+    }
+
+    #[test]
+    fn silence_is_noticed_to_the_instant() {
+        let fresh = health(Some(&agent(100, "True")), 15, &settings(Grace::NONE), at(160));
+        assert_eq!(fresh.state, Healthy::Healthy);
+        let look = fresh.look_again.expect("a timer");
+        assert_eq!(look, at(160) + SignedDuration::from_millis(1));
+        let lost = health(Some(&agent(100, "True")), 15, &settings(Grace::NONE), look);
+        assert_eq!(
+            lost,
+            Health {
+                state: Healthy::HeartbeatLost { last: at(100) },
+                look_again: None
+            }
+        );
+    }
+
+    #[test]
+    fn a_threshold_below_the_period_does_not_make_a_cluster_flap() {
+        let judged = health(Some(&agent(0, "True")), 60, &settings(Grace::NONE), at(63));
+        assert_eq!(judged.state, Healthy::Healthy);
+    }
+
+    #[test]
+    fn an_unhealthy_api_server_is_told_apart_from_silence() {
+        let judged = health(Some(&agent(0, "False")), 15, &settings(Grace::NONE), at(1));
+        assert_eq!(judged.state, Healthy::Unhealthy { error: "probe".into() });
+        assert_eq!(
+            health(None, 15, &settings(Grace::NONE), at(1)).state,
+            Healthy::NotReported
+        );
+    }
+
+    #[test]
+    fn a_new_leader_gives_members_that_were_fresh_one_period_to_speak() {
+        // The old leader died at 100, the new one came at 1000.
+        let grace = Grace {
+            leader_since: at(1000),
+            previous_renewed: Some(at(100)),
+        };
+        let judged = |last, now| health(Some(&agent(last, "True")), 20, &settings(grace), at(now)).state;
+        assert_eq!(judged(95, 1022), Healthy::Healthy, "fresh then, so it has until 1022");
+        assert_eq!(judged(95, 1023), Healthy::HeartbeatLost { last: at(95) });
+        assert_eq!(
+            judged(10, 1001),
+            Healthy::HeartbeatLost { last: at(10) },
+            "was stale already"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn grace_only_ever_delays_and_never_beyond_one_period(
+            last in 0..5_000i64, since in 0..5_000i64, renewed in prop::option::of(0..5_000i64), period in 1..600i64,
+        ) {
+            let limit = SignedDuration::from_secs(60);
+            let period = SignedDuration::from_secs(period);
+            let grace = Grace { leader_since: at(since), previous_renewed: renewed.map(at) };
+            let plain = Grace::NONE.lost_after(at(last), limit, period);
+            let with = grace.lost_after(at(last), limit, period);
+            prop_assert!(with >= plain);
+            prop_assert!(with <= plain.max(at(since) + period + period / 10));
+        }
+    }
+}

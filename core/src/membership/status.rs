@@ -1,0 +1,198 @@
+//! The status of a living or leaving MemberCluster: what its InternalMemberCluster reports, and what follows from it.
+//!
+//! The hub's membership controller owns MemberCluster status. One exception: heartbeats that change nothing else are
+//! written to the MemberCluster first, so here the later heartbeat time wins.
+
+use fleet_api::cluster::{AgentStatus, AgentType, InternalMemberCluster, MemberCluster, MemberClusterStatus};
+use fleet_api::conditions::{self, Words as _, find, member_cluster};
+use fleet_api::events::MemberClusterEvent as Event;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::agents;
+use super::heartbeat::{self, Grace};
+
+/// Condition types that are the hub's own: whoever reports them, they are not copied.
+pub const HUB_OWNED: [&str; 3] = [
+    member_cluster::ReadyToJoin::TYPE,
+    member_cluster::Joined::TYPE,
+    member_cluster::Healthy::TYPE,
+];
+
+/// What the status depends on besides the objects.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Networking agents are expected too.
+    pub networking: bool,
+    /// Silence that means a lost heartbeat.
+    pub unhealthy_threshold: jiff::SignedDuration,
+    /// What to make of silence after a change of leader.
+    pub grace: Grace,
+}
+
+/// A MemberCluster's new status, the Events that go with it, and when it changes by time alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// To be written if it differs.
+    pub status: MemberClusterStatus,
+    /// To be recorded once it is written.
+    pub events: Vec<Event>,
+    /// When to look again.
+    pub look_again: Option<Timestamp>,
+}
+
+/// Status of a MemberCluster whose hub objects are in place, or cannot be (`not_ready` says why).
+///
+/// `previous_imc_uid` is the uid of the InternalMemberCluster of the last look, if there was one: another uid under a
+/// living MemberCluster means that what the old one reported is void.
+pub fn judge(
+    mc: &MemberCluster,
+    imc: Option<&InternalMemberCluster>,
+    previous_imc_uid: Option<&str>,
+    not_ready: Option<&str>,
+    settings: &Settings,
+    now: Timestamp,
+) -> Judged {
+    let generation = mc.metadata.generation.unwrap_or_default();
+    let before = mc.status.clone().unwrap_or_default();
+    let mut status = before.clone();
+    let leaving = mc.metadata.deletion_timestamp.is_some();
+    if let Some(why) = not_ready {
+        let state = member_cluster::ReadyToJoin::NotReady.with_detail(why);
+        conditions::set(&mut status.conditions, &state, generation, now);
+    } else if !leaving {
+        conditions::set(
+            &mut status.conditions,
+            &member_cluster::ReadyToJoin::Ready,
+            generation,
+            now,
+        );
+    }
+    if let Some(imc) = imc {
+        let uid = imc.metadata.uid.as_deref();
+        if previous_imc_uid.is_some_and(|previous| uid != Some(previous)) {
+            status.agent_status.clear();
+        }
+        copy(&mut status, imc, generation);
+        let name = mc.metadata.name.as_deref().unwrap_or_default();
+        let joined = agents::joined(name, &status.agent_status, settings.networking);
+        conditions::set(&mut status.conditions, &joined, generation, now);
+        if joined == member_cluster::Joined::Left {
+            conditions::set(
+                &mut status.conditions,
+                &member_cluster::ReadyToJoin::NotReady,
+                generation,
+                now,
+            );
+        }
+    }
+    let mut look_again = None;
+    let agent = status.agent(&AgentType::MemberAgent).cloned();
+    // Nothing is said about the health of a cluster that has never spoken.
+    if agent.is_some() || find(&status.conditions, member_cluster::Healthy::TYPE).is_some() {
+        let health = heartbeat::health(agent.as_ref(), mc.spec.heartbeat_period_seconds, settings, now);
+        conditions::set(&mut status.conditions, &health.state, generation, now);
+        look_again = health.look_again;
+    }
+    let events = events(&before.conditions, &status.conditions, not_ready);
+    Judged {
+        status,
+        events,
+        look_again,
+    }
+}
+
+/// Copies what the InternalMemberCluster says. Without any agent's word everything stays as it is, whoever wrote it.
+fn copy(status: &mut MemberClusterStatus, imc: &InternalMemberCluster, generation: i64) {
+    let Some(reported) = imc.status.as_ref().filter(|s| !s.agent_status.is_empty()) else {
+        return;
+    };
+    let mut agents = reported.agent_status.clone();
+    for agent in &mut agents {
+        conditions::observe(&mut agent.conditions, generation);
+        let known = status
+            .agent(&agent.type_)
+            .and_then(|a| a.last_received_heartbeat.clone());
+        agent.last_received_heartbeat = later(agent.last_received_heartbeat.take(), known);
+    }
+    status.agent_status = agents;
+    status.resource_usage.clone_from(&reported.resource_usage);
+    status.namespaces.clone_from(&reported.namespaces);
+    status.properties.clone_from(&reported.properties);
+    for condition in reported
+        .conditions
+        .iter()
+        .filter(|c| !HUB_OWNED.contains(&c.type_.as_str()))
+    {
+        put(&mut status.conditions, condition, generation);
+    }
+}
+
+/// Sets a copied condition by type. Unlike a condition of our own it brings its transition time along.
+fn put(list: &mut Vec<Condition>, source: &Condition, generation: i64) {
+    let mut new = Condition {
+        observed_generation: Some(generation).filter(|g| *g != 0),
+        ..source.clone()
+    };
+    match list.iter_mut().find(|c| c.type_ == new.type_) {
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time.clone();
+            }
+            *old = new;
+        }
+        None => list.push(new),
+    }
+}
+
+fn later(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if b.0 > a.0 { b } else { a }),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Whether only heartbeat times differ, so that the write may be coalesced.
+pub fn only_heartbeats_differ(a: &MemberClusterStatus, b: &MemberClusterStatus) -> bool {
+    let silent = |status: &MemberClusterStatus| {
+        let mut status = status.clone();
+        status
+            .agent_status
+            .iter_mut()
+            .for_each(|agent: &mut AgentStatus| agent.last_received_heartbeat = None);
+        status
+    };
+    silent(a) == silent(b)
+}
+
+/// One Event for each condition that is new or has changed its status.
+fn events(before: &[Condition], after: &[Condition], not_ready: Option<&str>) -> Vec<Event> {
+    let turned = |type_: &str| {
+        let now = find(after, type_)?.status.as_str();
+        (find(before, type_).map(|c| c.status.as_str()) != Some(now)).then_some(now)
+    };
+    let mut events = vec![];
+    match (turned(member_cluster::ReadyToJoin::TYPE), not_ready) {
+        (Some("True"), _) => events.push(Event::ReadyToJoin),
+        (Some(_), Some(why)) => events.push(Event::NotReadyToJoin { error: why.to_owned() }),
+        _ => {}
+    }
+    match turned(member_cluster::Joined::TYPE) {
+        Some("True") => events.push(Event::Joined),
+        Some("False") => events.push(Event::Left),
+        Some(_) => events.push(Event::JoinStateUnknown),
+        None => {}
+    }
+    let lost = |list: &[Condition]| {
+        find(list, member_cluster::Healthy::TYPE).is_some_and(|c| c.reason == "MemberClusterHeartbeatLost")
+    };
+    match (lost(before), lost(after)) {
+        (false, true) => events.push(Event::HeartbeatLost),
+        (true, false) => events.push(Event::HeartbeatRestored),
+        _ => {}
+    }
+    events
+}
+
+#[cfg(test)]
+mod tests;
