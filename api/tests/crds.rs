@@ -11,12 +11,25 @@ use kube::{Resource, core::ObjectMeta};
 use serde_json::{Value, json};
 
 fn schema(crd: &CustomResourceDefinition, version: &str) -> Value {
-    let version = crd.spec.versions.iter().find(|v| v.name == version).expect("a served version");
-    serde_json::to_value(version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()).unwrap()
+    let version = crd
+        .spec
+        .versions
+        .iter()
+        .find(|v| v.name == version)
+        .expect("a served version");
+    let schema = version
+        .schema
+        .as_ref()
+        .and_then(|schema| schema.open_api_v3_schema.as_ref())
+        .expect("a schema");
+    serde_json::to_value(schema).expect("a schema is JSON")
 }
 
 fn find(plural: &str) -> CustomResourceDefinition {
-    crds::all().into_iter().find(|crd| crd.spec.names.plural == plural).expect("a kind")
+    crds::all()
+        .into_iter()
+        .find(|crd| crd.spec.names.plural == plural)
+        .expect("a kind")
 }
 
 #[test]
@@ -24,8 +37,12 @@ fn names_scopes_and_versions() {
     let table: Vec<_> = crds::all()
         .iter()
         .map(|crd| {
-            let versions: Vec<_> =
-                crd.spec.versions.iter().map(|v| format!("{}{}", v.name, if v.storage { "*" } else { "" })).collect();
+            let versions: Vec<_> = crd
+                .spec
+                .versions
+                .iter()
+                .map(|v| format!("{}{}", v.name, if v.storage { "*" } else { "" }))
+                .collect();
             let subresource = crd.spec.versions[0].subresources.is_some();
             format!(
                 "{} {} {} {} {}",
@@ -80,23 +97,43 @@ fn every_schema_is_structural_and_explained() {
             assert!(!fields.contains_key(forbidden), "{path} has {forbidden}");
         }
         let free = ["x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"];
-        assert!(fields.contains_key("type") || free.iter().any(|key| fields.contains_key(*key)), "{path} has no type");
+        assert!(
+            fields.contains_key("type") || free.iter().any(|key| fields.contains_key(*key)),
+            "{path} has no type"
+        );
         if let Some(format) = schema["format"].as_str() {
-            assert!(["int32", "int64", "date-time", "byte"].contains(&format), "{path} has format {format}");
+            assert!(
+                ["int32", "int64", "date-time", "byte"].contains(&format),
+                "{path} has format {format}"
+            );
         }
         if let Some(words) = schema["enum"].as_array() {
             assert!(words.iter().all(Value::is_string), "{path} has odd words");
-            assert!(schema["default"].is_null() || words.contains(&schema["default"]), "{path} has a default that is no word");
+            assert!(
+                schema["default"].is_null() || words.contains(&schema["default"]),
+                "{path} has a default that is no word"
+            );
         }
-        let required: BTreeSet<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: BTreeSet<_> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{path}.{name}");
             if name != "metadata" {
-                assert!(property["description"].as_str().is_some_and(|text| !text.is_empty()), "{path} is not explained");
+                assert!(
+                    property["description"].as_str().is_some_and(|text| !text.is_empty()),
+                    "{path} is not explained"
+                );
             }
             check(property, &path);
         }
-        assert!(required.iter().all(|name| !schema["properties"][name].is_null()), "{path} requires what it has not");
+        assert!(
+            required.iter().all(|name| !schema["properties"][name].is_null()),
+            "{path} requires what it has not"
+        );
         for inner in ["items", "additionalProperties"] {
             if !schema[inner].is_null() {
                 check(&schema[inner], &format!("{path}[]"));
@@ -105,7 +142,10 @@ fn every_schema_is_structural_and_explained() {
     }
     for crd in crds::all() {
         for version in &crd.spec.versions {
-            check(&schema(&crd, &version.name), &format!("{}/{}", crd.spec.names.kind, version.name));
+            check(
+                &schema(&crd, &version.name),
+                &format!("{}/{}", crd.spec.names.kind, version.name),
+            );
         }
     }
 }
@@ -119,7 +159,10 @@ fn v1_keeps_every_field_and_only_narrows_envelopes() {
     };
     assert_eq!(envelope(&stored)["default"], "ConfigMap");
     assert_eq!(envelope(&stable)["default"], Value::Null);
-    assert_eq!(envelope(&stable)["enum"], json!(["ClusterResourceEnvelope", "ResourceEnvelope"]));
+    assert_eq!(
+        envelope(&stable)["enum"],
+        json!(["ClusterResourceEnvelope", "ResourceEnvelope"])
+    );
 
     let members = find("memberclusters");
     assert_eq!(schema(&members, "v1"), schema(&members, "v1beta1"));
@@ -141,9 +184,15 @@ fn a_word_is_explained_where_it_is_used() {
 fn only_the_cluster_scoped_placement_has_the_status_reporting_rules() {
     let rules = |plural| {
         let schema = schema(&find(plural), "v1beta1");
-        schema["properties"]["spec"]["x-kubernetes-validations"].as_array().unwrap().len()
+        schema["properties"]["spec"]["x-kubernetes-validations"]
+            .as_array()
+            .unwrap()
+            .len()
     };
-    assert_eq!((rules("clusterresourceplacements"), rules("resourceplacements")), (6, 4));
+    assert_eq!(
+        (rules("clusterresourceplacements"), rules("resourceplacements")),
+        (6, 4)
+    );
 }
 
 /// Generic code can make, read and name the kinds of both families.

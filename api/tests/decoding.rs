@@ -2,8 +2,9 @@
 
 use fleet_api::cluster::{AgentType, InternalMemberCluster, MemberCluster, TaintEffect};
 use fleet_api::placement::{
-    ApplyStrategyType, ClusterResourceOverride, ClusterResourcePlacement, ClusterStagedUpdateRun, ClusterStagedUpdateStrategy,
-    EnvelopeType, PlacementType, RolloutStrategyType, SelectionScope, StatusReportingScope, UpdateRunState, Work,
+    ApplyStrategyType, ClusterResourceOverride, ClusterResourcePlacement, ClusterStagedUpdateRun,
+    ClusterStagedUpdateStrategy, EnvelopeType, PlacementType, RolloutStrategyType, SelectionScope,
+    StatusReportingScope, UpdateRunState, Work,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
@@ -11,11 +12,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 fn decode<K: DeserializeOwned>(value: Value) -> K {
-    serde_json::from_value(value).unwrap()
+    serde_json::from_value(value).expect("it decodes")
 }
 
 fn encode<K: Serialize>(object: &K) -> Value {
-    serde_json::to_value(object).unwrap()
+    serde_json::to_value(object).expect("it encodes")
 }
 
 #[test]
@@ -45,15 +46,27 @@ fn an_absent_field_and_null_mean_the_default() {
     let [absent, null]: [ClusterResourcePlacement; 2] = [decode(absent), decode(null)];
     assert_eq!(absent, null);
     let spec = absent.spec;
-    assert_eq!(spec.resource_selectors[0].selection_scope, SelectionScope::NamespaceWithResources);
+    assert_eq!(
+        spec.resource_selectors[0].selection_scope,
+        SelectionScope::NamespaceWithResources
+    );
     assert_eq!(spec.placement_type(), PlacementType::PickAll);
     assert_eq!(spec.rollout_type(), RolloutStrategyType::RollingUpdate);
     assert_eq!(spec.revision_history_limit, 10);
     assert_eq!(spec.status_reporting_scope, StatusReportingScope::ClusterScopeOnly);
     let strategy = spec.strategy.unwrap();
-    assert_eq!(strategy.rolling_update, Some(fleet_api::placement::RollingUpdate::default()));
-    assert_eq!(strategy.rolling_update.unwrap().max_surge, IntOrString::String("25%".into()));
-    assert_eq!(strategy.apply_strategy.unwrap().type_, ApplyStrategyType::ClientSideApply);
+    assert_eq!(
+        strategy.rolling_update,
+        Some(fleet_api::placement::RollingUpdate::default())
+    );
+    assert_eq!(
+        strategy.rolling_update.unwrap().max_surge,
+        IntOrString::String("25%".into())
+    );
+    assert_eq!(
+        strategy.apply_strategy.unwrap().type_,
+        ApplyStrategyType::ClientSideApply
+    );
 }
 
 #[test]
@@ -90,7 +103,16 @@ fn null_times_and_lists_do_not_cost_the_object() {
     let status = work.status.unwrap();
     assert_eq!(status.conditions.len(), 2);
     assert_eq!(status.conditions[1].type_, "Available");
-    assert_eq!(status.manifest_conditions[0].drift_details.as_ref().unwrap().observation_time.0.as_second(), 0);
+    assert_eq!(
+        status.manifest_conditions[0]
+            .drift_details
+            .as_ref()
+            .unwrap()
+            .observation_time
+            .0
+            .as_second(),
+        0
+    );
 
     let member: InternalMemberCluster = decode(json!({
         "metadata": { "name": "m" },
@@ -102,7 +124,15 @@ fn null_times_and_lists_do_not_cost_the_object() {
         },
     }));
     assert_eq!(member.spec.heartbeat_period_seconds, 60);
-    assert!(member.status.unwrap().agent(&AgentType::MemberAgent).unwrap().last_received_heartbeat.is_none());
+    assert!(
+        member
+            .status
+            .unwrap()
+            .agent(&AgentType::MemberAgent)
+            .unwrap()
+            .last_received_heartbeat
+            .is_none()
+    );
 }
 
 #[test]
@@ -128,7 +158,9 @@ fn open_words_survive_unknown() {
 #[test]
 fn closed_words_refuse_unknown() {
     let odd = json!({ "spec": { "resourceSelectors": [], "policy": { "placementType": "PickSome" } } });
-    let error = serde_json::from_value::<ClusterResourcePlacement>(odd).unwrap_err().to_string();
+    let error = serde_json::from_value::<ClusterResourcePlacement>(odd)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("PickSome"), "{error}");
 }
 

@@ -13,9 +13,18 @@ fn the_checked_in_crds_are_up_to_date() {
         .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "yaml"))
         .collect();
     for (name, content) in fleet_api::crds::files() {
-        assert!(present.remove(&name), "deploy/crds/{name} is missing: run make generate");
+        assert!(
+            present.remove(&name),
+            "deploy/crds/{name} is missing: run make generate"
+        );
         let found = fs::read(folder.join(&name)).unwrap();
-        assert!(found == content.as_bytes(), "deploy/crds/{name} is stale: run make generate");
+        assert!(
+            found == content.as_bytes(),
+            "deploy/crds/{name} is stale: run make generate"
+        );
     }
-    assert!(present.is_empty(), "deploy/crds has files of no kind: {present:?}: run make generate");
+    assert!(
+        present.is_empty(),
+        "deploy/crds has files of no kind: {present:?}: run make generate"
+    );
 }
