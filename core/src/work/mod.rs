@@ -1,3 +1,28 @@
-//! Work generation: what a binding puts into its cluster's namespace.
+//! Work generation: what a binding puts into its cluster's namespace, and what comes back.
+//!
+//! ```text
+//! snapshots ─► Group ─► render (+ overrides) ─► Rendering ─► plan (+ existing Works) ─► creates, patches, deletes
+//!                                                             Works' status ─► binding_status
+//! ```
+//!
+//! Manifests stay the text of the snapshot unless an override touches them. Nothing is written before everything is
+//! rendered and checked, and nothing is deleted before what takes its place is there.
 
 pub mod envelope;
+mod existing;
+mod failure;
+mod group;
+mod plan;
+mod removal;
+mod render;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use existing::Existing;
+pub use failure::{Failure, Recovery, Shown};
+pub use group::{Group, Snapshot, Stored};
+pub use plan::{Owner, Patch, Plan, Wanted, list_hash, plan};
+pub use removal::{Agent, Removal, is_synced_without_snapshot, removal, starts_with_finalizer};
+pub use render::{MANIFESTS_BYTES_MAX, Piece, Rendering, content_hash, render};
+pub use status::{ContentClock, DETAILS_MAX, Progress, Subject, View, binding_status};
