@@ -33,9 +33,8 @@ pub const PARENT_CLUSTER_RESOURCE_OVERRIDE_HASH: &str =
     "kubernetes-fleet.io/parent-cluster-resource-override-snapshot-hash";
 /// On Works: `ABANDON` when their objects shall stay on the member after the Work is deleted. Written by the work
 /// generator; it must be there before the deletion, since a message could be lost.
-// The key is ours: the specification asks for an annotation and names none.
-pub const DELETE_PROPAGATION_POLICY: &str = "kubernetes-fleet.io/delete-propagation-policy";
-/// Value of `DELETE_PROPAGATION_POLICY`, as in `strategy.deleteStrategy.propagationPolicy`.
+pub const DELETE_PROPAGATION: &str = "kubernetes-fleet.io/delete-propagation";
+/// Value of `DELETE_PROPAGATION`, as in `strategy.deleteStrategy.propagationPolicy`.
 pub const ABANDON: &str = "Abandon";
 /// On ConfigMaps that older releases took for envelopes. Nobody acts on it any more.
 pub const ENVELOPE_CONFIG_MAP: &str = "kubernetes-fleet.io/envelope-configmap";
