@@ -6,5 +6,6 @@
 pub mod membership;
 pub mod overrides;
 pub mod rollout;
+pub mod scheduler;
 pub mod selection;
 pub mod work;
