@@ -11,7 +11,7 @@ use crate::options::{LogArgs, LogFormat};
 /// # Errors
 /// If the filter cannot be understood.
 pub fn init(args: &LogArgs) -> Result<(), tracing_subscriber::filter::ParseError> {
-    let filter = EnvFilter::builder().parse(&args.log_filter)?;
+    let filter = EnvFilter::builder().parse(args.filter())?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)

@@ -4,10 +4,13 @@
 //! generic over [`Defaults`].
 
 pub mod duration;
+mod klog;
 
 use std::{marker::PhantomData, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
+
+pub use self::klog::{KlogArgs, with_two_dashes};
 
 /// What differs between the agents.
 pub trait Defaults: Clone + std::fmt::Debug + Send + Sync + 'static {
@@ -55,12 +58,27 @@ impl Defaults for Member {
 #[derive(Args, Clone, Debug)]
 pub struct LogArgs {
     /// What to log: a level (error, warn, info, debug, trace), or directives such as `info,hub_agent::rollout=debug`.
-    #[arg(long, env = "FLEET_LOG", default_value = "info", value_name = "FILTER")]
-    pub log_filter: String,
+    /// Without it `-v` decides.
+    #[arg(long, env = "FLEET_LOG", value_name = "FILTER")]
+    pub log_filter: Option<String>,
 
     /// The form of a log line.
     #[arg(long, env = "FLEET_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+
+    /// Flags of Go agents.
+    #[command(flatten)]
+    pub klog: KlogArgs,
+}
+
+impl LogArgs {
+    /// What to log.
+    pub fn filter(&self) -> &str {
+        self.log_filter
+            .as_deref()
+            .or_else(|| self.klog.level())
+            .unwrap_or("info")
+    }
 }
 
 /// The form of a log line.
@@ -288,6 +306,19 @@ mod tests {
         assert!(hub(&["--leader-elect=true"]).unwrap().lease.leader_elect);
         assert!(!hub(&["--leader-elect=false"]).unwrap().lease.leader_elect);
         assert!(hub(&["--leader-elect=perhaps"]).is_err());
+    }
+
+    #[test]
+    fn the_log_flags_of_go_agents_are_taken() {
+        let args = [
+            "--v=5",
+            "--add_dir_header",
+            "--log_file_max_size=",
+            "--logtostderr=false",
+        ];
+        assert_eq!(hub(&args).unwrap().log.filter(), "debug");
+        assert_eq!(hub(&["-v", "2"]).unwrap().log.filter(), "info");
+        assert_eq!(hub(&["-v=7", "--log-filter=warn"]).unwrap().log.filter(), "warn");
     }
 
     #[test]
