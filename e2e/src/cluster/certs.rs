@@ -81,11 +81,11 @@ impl Pki {
         this.write("ca.key", &ca_key.serialize_pem())?;
         let issuer = Issuer::new(ca, ca_key);
 
-        this.issue(&issuer, "serving", serving()?)?;
+        this.issue(&issuer, "serving", &serving()?)?;
         for identity in [ADMIN, CONTROLLER_MANAGER, SCHEDULER, KWOK, ETCD_CLIENT] {
             let mut client = params(identity.user, identity.group);
             client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-            this.issue(&issuer, identity.file, client)?;
+            this.issue(&issuer, identity.file, &client)?;
         }
         let signing = KeyPair::generate()?;
         this.write("service-account.key", &signing.serialize_pem())?;
@@ -104,7 +104,7 @@ impl Pki {
         fs::read_to_string(&path).map_err(|e| anyhow::anyhow!("cannot read {}: {e}", path.display()))
     }
 
-    fn issue(&self, issuer: &Issuer<'_, KeyPair>, name: &str, params: CertificateParams) -> Result<()> {
+    fn issue(&self, issuer: &Issuer<'_, KeyPair>, name: &str, params: &CertificateParams) -> Result<()> {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, issuer)?;
         self.write(&format!("{name}.crt"), &certificate.pem())?;

@@ -41,10 +41,9 @@ pub fn load(dir: &Path) -> Result<Vec<Value>> {
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         for document in serde_yaml_ng::Deserializer::from_str(&text) {
             let value = Value::deserialize(document).with_context(|| format!("{} is no YAML", path.display()))?;
-            match value["kind"].as_str() {
-                Some("CustomResourceDefinition") => crds.push(value),
-                // An empty document, or a kustomization beside the CRDs.
-                _ => {}
+            // Else an empty document, or a kustomization beside the CRDs.
+            if value["kind"] == "CustomResourceDefinition" {
+                crds.push(value);
             }
         }
     }

@@ -26,7 +26,7 @@ use anyhow::Result;
 use futures::FutureExt as _;
 
 use crate::fleet::Fleet;
-pub use context::Ctx;
+pub use context::{Ctx, Made};
 
 /// Whether failed scenarios stay for somebody to look at (`FLEET_KEEP=1`).
 pub fn keep_wrecks() -> bool {
