@@ -6,6 +6,7 @@
 pub mod membership;
 pub mod overrides;
 pub mod rollout;
+pub mod rollup;
 pub mod scheduler;
 pub mod selection;
 pub mod work;
