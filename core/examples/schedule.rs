@@ -37,7 +37,9 @@ impl Member {
             observation_time: Time(NOW),
         };
         let mut usage = ResourceUsage::default();
-        usage.available.insert("cpu".into(), Quantity(format!("{}m", i % 9973)));
+        usage
+            .available
+            .insert("cpu".into(), Quantity(format!("{}m", 500 + i * 7 % 9973)));
         Self {
             labels: BTreeMap::from([
                 label("region", format!("region-{}", i % 12)),

@@ -24,6 +24,7 @@ mod selector;
 mod status;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod wake;
 mod world;
 
@@ -32,5 +33,6 @@ pub use decisions::{DECISIONS_MAX, UNSELECTED_MAX};
 pub use plan::{Create, Patch, Plan, Problem, Unschedule};
 pub use property::{BadName, Property, RESOURCE_PREFIX, Usage};
 pub use selector::{BadSelector, Selector};
+pub use trigger::{binding_wakes, placement_wakes, snapshot_wakes};
 pub use wake::{Change, Interest, Watchers};
 pub use world::{Binding, Cluster, Namespaces, Placement, Settings, Snapshot, World};
