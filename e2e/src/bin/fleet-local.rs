@@ -120,6 +120,9 @@ struct ContextArgs {
     /// The kubeconfig contexts of its existing members.
     #[arg(long, env = "FLEET_MEMBER_CONTEXTS", value_delimiter = ',')]
     member_contexts: Vec<String>,
+    /// Replace CRDs of the same names that somebody else installed on existing clusters.
+    #[arg(long)]
+    replace_crds: bool,
 }
 
 #[derive(Debug, Args)]
@@ -214,16 +217,18 @@ async fn short(command: Command) -> Result<()> {
             }
         }
         Command::Use {
-            contexts: ContextArgs {
-                hub_context,
-                member_contexts,
-            },
+            contexts:
+                ContextArgs {
+                    hub_context,
+                    member_contexts,
+                    replace_crds,
+                },
             dir: DirArg { dir },
         } => {
             let Some(hub) = hub_context else {
                 bail!("name the hub with --hub-context or FLEET_HUB_CONTEXT")
             };
-            let fleet = external::point_at(&dir, &hub, &member_contexts).await?;
+            let fleet = external::point_at(&dir, &hub, &member_contexts, replace_crds).await?;
             demo::how_to_reach(&fleet);
         }
         Command::Run { .. } | Command::Supervise => unreachable!("handled by the caller"),
@@ -249,13 +254,15 @@ impl UpArgs {
         let Self {
             fleet,
             dir: DirArg { dir },
-            contexts: ContextArgs {
-                hub_context,
-                member_contexts,
-            },
+            contexts:
+                ContextArgs {
+                    hub_context,
+                    member_contexts,
+                    replace_crds,
+                },
         } = self;
         match hub_context {
-            Some(hub) => external::point_at(dir, hub, member_contexts).await,
+            Some(hub) => external::point_at(dir, hub, member_contexts, *replace_crds).await,
             None if !member_contexts.is_empty() => bail!("members without a hub: set FLEET_HUB_CONTEXT too"),
             None => up::up(dir, &fleet.clusters()).await,
         }

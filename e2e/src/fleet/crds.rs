@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, Patch, PatchParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -70,7 +71,7 @@ pub fn name(crd: &Value) -> String {
 /// Installs or updates the CRDs and waits until the API server serves them; returns the names that were not there before.
 pub async fn install(client: &Client, crds: &[Value]) -> Result<Vec<String>> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let before = api.list_metadata(&kube::api::ListParams::default()).await?;
+    let before = api.list_metadata(&ListParams::default()).await?;
     let before = before.iter().map(kube::ResourceExt::name_any).collect::<BTreeSet<_>>();
 
     let params = PatchParams::apply(FIELD_MANAGER).force();
@@ -93,6 +94,18 @@ pub async fn install(client: &Client, crds: &[Value]) -> Result<Vec<String>> {
     })
     .await?;
     Ok(wanted.into_iter().filter(|name| !before.contains(name)).collect())
+}
+
+/// The names of those that exist already and were put there by somebody else.
+pub async fn foreign(client: &Client, crds: &[Value]) -> Result<Vec<String>> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let wanted = crds.iter().map(name).collect::<BTreeSet<_>>();
+    let ours = |managers: &[ManagedFieldsEntry]| managers.iter().any(|m| m.manager.as_deref() == Some(FIELD_MANAGER));
+    let existing = api.list_metadata(&ListParams::default()).await?;
+    let foreign = existing
+        .iter()
+        .filter(|crd| wanted.contains(&crd.name_any()) && !ours(crd.managed_fields()));
+    Ok(foreign.map(kube::ResourceExt::name_any).collect())
 }
 
 fn is_established(crd: &CustomResourceDefinition) -> bool {

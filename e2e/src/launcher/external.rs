@@ -18,7 +18,10 @@ use crate::fleet::{Fleet, crds};
 use crate::lock::Lock;
 
 /// Points the fleet in `dir` at existing clusters.
-pub async fn point_at(dir: &Path, hub: &str, members: &[String]) -> Result<Fleet> {
+///
+/// CRDs of these names that somebody else installed belong to a fleet in use, perhaps of another version; they are replaced
+/// only if `replace_crds`.
+pub async fn point_at(dir: &Path, hub: &str, members: &[String], replace_crds: bool) -> Result<Fleet> {
     let dir = std::path::absolute(dir)?;
     ensure!(
         !Lock::is_held(&dir.join("lock")),
@@ -44,6 +47,21 @@ pub async fn point_at(dir: &Path, hub: &str, members: &[String]) -> Result<Fleet
         _ => BTreeMap::new(),
     };
     let all = crds::load(&crds::dir())?;
+    if !replace_crds {
+        // All clusters before the first change to any of them.
+        for cluster in &clusters {
+            let client = kubeconfig::client(kubeconfig.clone(), &cluster.context).await?;
+            let foreign = crds::foreign(&client, &crds::for_role(&all, cluster.role))
+                .await
+                .with_context(|| format!("the cluster of context {:?} does not answer", cluster.context))?;
+            ensure!(
+                foreign.is_empty(),
+                "context {:?} has CRDs that somebody else installed ({}); to replace them: --replace-crds",
+                cluster.context,
+                foreign.join(", ")
+            );
+        }
+    }
     for cluster in &clusters {
         let client = kubeconfig::client(kubeconfig.clone(), &cluster.context).await?;
         let version = client
