@@ -9,4 +9,5 @@ pub mod rollout;
 pub mod rollup;
 pub mod scheduler;
 pub mod selection;
+pub mod session;
 pub mod work;

@@ -149,11 +149,17 @@ pub fn plan(world: &World<'_>, settings: &Settings) -> Result<Vec<Step>, Blocked
         ..ObjectMeta::default()
     };
     let inside = |name: String| owned_by_member(name, Some(cluster.namespace()));
+    let fleet_label = || Some([(labels::IS_FLEET_RESOURCE.to_owned(), labels::TRUE.to_owned())].into());
+    // Labelled, so that the agent watches these and not every Role of the hub.
+    let labelled_inside = |name: String| ObjectMeta {
+        labels: fleet_label(),
+        ..inside(name)
+    };
 
     match world.namespace {
         None => steps.push(Step::CreateNamespace(Box::new(Namespace {
             metadata: ObjectMeta {
-                labels: Some([(labels::IS_FLEET_RESOURCE.to_owned(), labels::TRUE.to_owned())].into()),
+                labels: fleet_label(),
                 ..owned_by_member(cluster.namespace(), None)
             },
             ..Namespace::default()
@@ -187,7 +193,7 @@ pub fn plan(world: &World<'_>, settings: &Settings) -> Result<Vec<Step>, Blocked
 
     let rules = rules(&cluster, settings);
     let role = || Role {
-        metadata: inside(cluster.role()),
+        metadata: labelled_inside(cluster.role()),
         rules: Some(rules.clone()),
     };
     match world.role {
@@ -203,7 +209,7 @@ pub fn plan(world: &World<'_>, settings: &Settings) -> Result<Vec<Step>, Blocked
     };
     let binding = || {
         Box::new(RoleBinding {
-            metadata: inside(cluster.role_binding()),
+            metadata: labelled_inside(cluster.role_binding()),
             role_ref: role_ref.clone(),
             subjects: Some(vec![subject.clone()]),
         })
