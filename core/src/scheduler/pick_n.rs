@@ -1,6 +1,7 @@
 //! PickN: the best so many of the clusters that are fit.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 use fleet_api::conditions::decision::{Rejection, Scores};
 use fleet_api::placement::PlacementPolicy;
@@ -99,6 +100,7 @@ fn grow(cycle: &Cycle<'_>, policy: &PlacementPolicy, wanted: usize, missing: usi
         None => rank(&candidates, missing),
         Some(spread) => rank_spread(spread, &candidates, missing),
     };
+    let kept_out: HashSet<&str> = ranked.violating.iter().map(|(name, _)| *name).collect();
     filtered.extend(ranked.violating);
     filtered.sort_by_key(|(name, _)| *name);
 
@@ -112,10 +114,12 @@ fn grow(cycle: &Cycle<'_>, policy: &PlacementPolicy, wanted: usize, missing: usi
     selection.fulfilled = selection.found >= wanted;
     if !selection.fulfilled {
         // Candidates that the spread keeps out can become unusable by waiting, and users would read an old reason.
-        selection.look_again = candidates
+        let waiting = |candidate: &&Candidate<'_>| kept_out.contains(candidate.cluster.name);
+        let ends = candidates
             .iter()
-            .filter_map(|candidate| candidate.cluster.ineligible_from)
-            .min();
+            .filter(waiting)
+            .filter_map(|candidate| candidate.cluster.ineligible_from);
+        selection.look_again = ends.min();
     }
     decisions::explain(&mut selection.decisions, ranked.outscored, filtered);
     Ok(selection)

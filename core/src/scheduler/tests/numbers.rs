@@ -33,6 +33,7 @@ fn too_few_clusters_are_all_picked_and_the_condition_says_so() {
     let plan = hub(Some(pick_n(10))).plan();
     assert_eq!(plan.create.len(), 7);
     assert_eq!(condition(&plan), missing(7));
+    assert_eq!(plan.look_again, None, "nobody is kept out who could become unusable");
     let plan = hub(Some(pick_n(0))).plan();
     assert_eq!((plan.create.len(), condition(&plan)), (0, found(0)));
 }
