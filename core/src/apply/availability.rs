@@ -1,0 +1,332 @@
+//! When an applied object is available: one rule per kind.
+
+use fleet_api::conditions::manifest::Available;
+use serde_json::Value;
+
+use super::json::{at, generation, list, text};
+
+/// Whether `object`, as the API server returned it, is available. A kind without a rule is not trackable, which counts
+/// as available.
+pub fn availability(group: &str, version: &str, resource: &str, object: &Value) -> Available {
+    let (noun, rule): (&str, Rule) = match (group, version, resource) {
+        ("apps", "v1", "deployments") => ("deployment", deployment),
+        ("apps", "v1", "statefulsets") => ("stateful set", stateful_set),
+        ("apps", "v1", "daemonsets") => ("daemon set", daemon_set),
+        ("", "v1", "services") => ("service", service),
+        ("apiextensions.k8s.io", "v1", "customresourcedefinitions") => ("custom resource definition", definition),
+        ("policy", "v1", "poddisruptionbudgets") => ("pod disruption budget", disruption_budget),
+        _ if is_data(group, version, resource) => return Available::Available,
+        _ => return Available::NotTrackable,
+    };
+    rule(object).unwrap_or_else(|error| Available::Failed {
+        error: format!("failed to convert the unstructured object to a {noun}: {error}"),
+    })
+}
+
+/// An error is a field of a type that the kind does not have.
+type Rule = fn(&Value) -> Result<Available, String>;
+
+/// Kinds that are available as soon as they exist.
+fn is_data(group: &str, version: &str, resource: &str) -> bool {
+    let resources: &[&str] = match (group, version) {
+        ("", "v1") => &[
+            "namespaces",
+            "secrets",
+            "configmaps",
+            "serviceaccounts",
+            "limitranges",
+            "resourcequotas",
+        ],
+        ("rbac.authorization.k8s.io", "v1") => &["roles", "clusterroles", "rolebindings", "clusterrolebindings"],
+        ("networking.k8s.io", "v1") => &["networkpolicies", "ingressclasses"],
+        ("storage.k8s.io", "v1") => &["csidrivers", "csinodes", "storageclasses", "csistoragecapacities"],
+        ("apps", "v1") => &["controllerrevisions"],
+        ("scheduling.k8s.io", "v1") => &["priorityclasses"],
+        _ => &[],
+    };
+    resources.contains(&resource)
+}
+
+fn when(available: bool) -> Available {
+    if available {
+        Available::Available
+    } else {
+        Available::NotYet
+    }
+}
+
+/// A number that counts from 0 when absent; a value of another type means that this is not the object it says it is.
+fn count(object: &Value, path: &[&str]) -> Result<i64, String> {
+    count_or(object, path, 0)
+}
+
+fn count_or(object: &Value, path: &[&str], default: i64) -> Result<i64, String> {
+    match at(object, path) {
+        None | Some(Value::Null) => Ok(default),
+        Some(value) => value
+            .as_i64()
+            .ok_or_else(|| format!("{} is not an integer", path.join("."))),
+    }
+}
+
+fn is_observed(object: &Value) -> Result<bool, String> {
+    Ok(count(object, &["status", "observedGeneration"])? == generation(object))
+}
+
+fn deployment(object: &Value) -> Result<Available, String> {
+    let status = |name| count(object, &["status", name]);
+    let required = count_or(object, &["spec", "replicas"], 1)?;
+    Ok(when(
+        is_observed(object)?
+            && status("availableReplicas")? == required
+            && status("updatedReplicas")? == required
+            && status("unavailableReplicas")? == 0,
+    ))
+}
+
+fn stateful_set(object: &Value) -> Result<Available, String> {
+    let status = |name| count(object, &["status", name]);
+    let revision = |name| text(object, &["status", name]);
+    Ok(when(
+        is_observed(object)?
+            && status("availableReplicas")? == count_or(object, &["spec", "replicas"], 1)?
+            && status("currentReplicas")? == status("updatedReplicas")?
+            && revision("currentRevision") == revision("updateRevision"),
+    ))
+}
+
+fn daemon_set(object: &Value) -> Result<Available, String> {
+    let status = |name| count(object, &["status", name]);
+    Ok(when(
+        is_observed(object)?
+            && status("numberAvailable")? == status("desiredNumberScheduled")?
+            && status("currentNumberScheduled")? == status("updatedNumberScheduled")?,
+    ))
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "all rules have one shape")]
+fn service(object: &Value) -> Result<Available, String> {
+    let first = |path: &[&str]| list(object, path).first();
+    Ok(match text(object, &["spec", "type"]) {
+        // `None` of a headless service counts.
+        "" | "ClusterIP" | "NodePort" => when(
+            first(&["spec", "clusterIPs"])
+                .and_then(Value::as_str)
+                .is_some_and(|ip| !ip.is_empty()),
+        ),
+        "LoadBalancer" => when(
+            first(&["status", "loadBalancer", "ingress"])
+                .is_some_and(|ingress| !text(ingress, &["ip"]).is_empty() || !text(ingress, &["hostname"]).is_empty()),
+        ),
+        _ => Available::NotTrackable,
+    })
+}
+
+fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+    list(object, &["status", "conditions"])
+        .iter()
+        .find(|condition| text(condition, &["type"]) == name)
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "all rules have one shape")]
+fn definition(object: &Value) -> Result<Available, String> {
+    let holds = |name| condition(object, name).is_some_and(|condition| text(condition, &["status"]) == "True");
+    Ok(when(holds("Established") && holds("NamesAccepted")))
+}
+
+fn disruption_budget(object: &Value) -> Result<Available, String> {
+    let Some(condition) = condition(object, "DisruptionAllowed") else {
+        return Ok(Available::NotYet);
+    };
+    let says = (text(condition, &["status"]), text(condition, &["reason"]));
+    let allowed = count(object, &["status", "disruptionsAllowed"])? > 0;
+    let expected = if allowed {
+        ("True", "SufficientPods")
+    } else {
+        ("False", "InsufficientPods")
+    };
+    // The condition's own generation is what the disruption controller has looked at.
+    let observed = count(condition, &["observedGeneration"])? == generation(object);
+    Ok(when(observed && says == expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::merge::tests::any_json;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn assert_rows(gvr: [&str; 3], rows: &[(Value, Available)]) {
+        for (object, expected) in rows {
+            assert_eq!(&availability(gvr[0], gvr[1], gvr[2], object), expected, "{object}");
+        }
+    }
+
+    fn object(spec: &Value, status: &Value) -> Value {
+        json!({"metadata": {"generation": 2}, "spec": spec, "status": status})
+    }
+
+    #[test]
+    fn deployments() {
+        let status = |observed: i64, available: i64, updated: i64, unavailable: i64| {
+            json!({"observedGeneration": observed, "availableReplicas": available, "updatedReplicas": updated,
+                "unavailableReplicas": unavailable})
+        };
+        let three = json!({"replicas": 3});
+        assert_rows(
+            ["apps", "v1", "deployments"],
+            &[
+                (object(&three, &status(2, 3, 3, 0)), Available::Available),
+                (object(&three, &status(1, 3, 3, 0)), Available::NotYet),
+                (object(&three, &status(2, 2, 3, 1)), Available::NotYet),
+                (object(&three, &status(2, 3, 2, 0)), Available::NotYet),
+                (object(&three, &status(2, 3, 3, 1)), Available::NotYet),
+                (object(&json!({}), &status(2, 1, 1, 0)), Available::Available),
+                (
+                    object(&json!({"replicas": 0}), &json!({"observedGeneration": 2})),
+                    Available::Available,
+                ),
+                (object(&three, &Value::Null), Available::NotYet),
+                (
+                    object(&json!({"replicas": "x"}), &json!({})),
+                    Available::Failed {
+                        error: "failed to convert the unstructured object to a deployment: \
+                                spec.replicas is not an integer"
+                            .into(),
+                    },
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn stateful_and_daemon_sets() {
+        let status = |available: i64, current: i64, revision: &str| {
+            json!({"observedGeneration": 2, "availableReplicas": available, "currentReplicas": current,
+                "updatedReplicas": 2, "currentRevision": revision, "updateRevision": "b"})
+        };
+        let two = json!({"replicas": 2});
+        assert_rows(
+            ["apps", "v1", "statefulsets"],
+            &[
+                (object(&two, &status(2, 2, "b")), Available::Available),
+                (object(&two, &status(1, 2, "b")), Available::NotYet),
+                (object(&two, &status(2, 1, "b")), Available::NotYet),
+                (object(&two, &status(2, 2, "a")), Available::NotYet),
+            ],
+        );
+        let status = |available: i64, updated: i64| {
+            json!({"observedGeneration": 2, "numberAvailable": available, "desiredNumberScheduled": 3,
+                "currentNumberScheduled": 3, "updatedNumberScheduled": updated})
+        };
+        assert_rows(
+            ["apps", "v1", "daemonsets"],
+            &[
+                (object(&json!({}), &status(3, 3)), Available::Available),
+                (object(&json!({}), &status(2, 3)), Available::NotYet),
+                (object(&json!({}), &status(3, 1)), Available::NotYet),
+            ],
+        );
+    }
+
+    #[test]
+    fn services() {
+        let ingress = |entry: Value| {
+            object(
+                &json!({"type": "LoadBalancer"}),
+                &json!({"loadBalancer": {"ingress": [entry]}}),
+            )
+        };
+        assert_rows(
+            ["", "v1", "services"],
+            &[
+                (
+                    object(&json!({"clusterIPs": ["10.0.0.1"]}), &json!({})),
+                    Available::Available,
+                ),
+                (
+                    object(&json!({"type": "ClusterIP", "clusterIPs": ["None"]}), &json!({})),
+                    Available::Available,
+                ),
+                (object(&json!({"type": "NodePort"}), &json!({})), Available::NotYet),
+                (ingress(json!({"hostname": "lb"})), Available::Available),
+                (ingress(json!({"ip": "1.2.3.4"})), Available::Available),
+                (ingress(json!({})), Available::NotYet),
+                (
+                    object(&json!({"type": "ExternalName"}), &json!({})),
+                    Available::NotTrackable,
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn definitions_and_budgets() {
+        let crd = |established: &str, accepted: &str| {
+            object(
+                &json!({}),
+                &json!({"conditions": [
+                {"type": "Established", "status": established}, {"type": "NamesAccepted", "status": accepted}]}),
+            )
+        };
+        assert_rows(
+            ["apiextensions.k8s.io", "v1", "customresourcedefinitions"],
+            &[
+                (crd("True", "True"), Available::Available),
+                (crd("False", "True"), Available::NotYet),
+                (crd("True", "Unknown"), Available::NotYet),
+            ],
+        );
+        let budget = |allowed: i64, status: &str, reason: &str, observed: i64| {
+            object(
+                &json!({}),
+                &json!({"disruptionsAllowed": allowed, "conditions": [{
+                "type": "DisruptionAllowed", "status": status, "reason": reason, "observedGeneration": observed}]}),
+            )
+        };
+        assert_rows(
+            ["policy", "v1", "poddisruptionbudgets"],
+            &[
+                (budget(1, "True", "SufficientPods", 2), Available::Available),
+                (budget(0, "False", "InsufficientPods", 2), Available::Available),
+                (budget(1, "False", "InsufficientPods", 2), Available::NotYet),
+                (budget(0, "True", "SufficientPods", 2), Available::NotYet),
+                (budget(1, "True", "SufficientPods", 1), Available::NotYet),
+                (object(&json!({}), &json!({"disruptionsAllowed": 1})), Available::NotYet),
+            ],
+        );
+    }
+
+    #[test]
+    fn data_at_once_and_everything_else_untracked() {
+        for gvr in [
+            ["", "v1", "namespaces"],
+            ["storage.k8s.io", "v1", "csinodes"],
+            ["apps", "v1", "controllerrevisions"],
+        ] {
+            assert_rows(gvr, &[(json!({}), Available::Available)]);
+        }
+        for gvr in [
+            ["batch", "v1", "jobs"],
+            ["", "v1", "pods"],
+            ["apps", "v1beta1", "deployments"],
+            ["e.com", "v1", "x"],
+        ] {
+            assert_rows(gvr, &[(json!({}), Available::NotTrackable)]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_object_is_too_odd(status in any_json(), spec in any_json()) {
+            let odd = json!({"metadata": {"generation": 1}, "spec": spec, "status": status});
+            for resource in ["deployments", "statefulsets", "daemonsets"] {
+                let _ = availability("apps", "v1", resource, &odd);
+            }
+            let _ = availability("", "v1", "services", &odd);
+            let _ = availability("policy", "v1", "poddisruptionbudgets", &odd);
+        }
+    }
+}

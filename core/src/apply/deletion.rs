@@ -1,0 +1,339 @@
+//! How a Work begins and ends on a member: when it may be touched, and how what it brought is removed.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// A Work as it was read from the hub API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkView {
+    /// Its deletion timestamp is set.
+    pub deleting: bool,
+    /// It carries the clean-up finalizer.
+    pub has_finalizer: bool,
+    /// Its objects shall stay on the member.
+    pub abandon: bool,
+}
+
+/// The AppliedWork as an uncached read shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppliedWorkView {
+    /// The API server says that there is none.
+    Absent,
+    /// It is there.
+    Present {
+        /// Its uid.
+        uid: String,
+    },
+    /// It is going.
+    Terminating {
+        /// Since then.
+        since: Timestamp,
+    },
+    /// The API server did not say.
+    Unknown,
+}
+
+/// The member's namespace on the hub as an uncached read shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HubNamespace {
+    /// It is there to stay.
+    Active,
+    /// It is terminating.
+    Terminating,
+    /// It is gone.
+    Gone,
+    /// We may not read it (any more).
+    Forbidden,
+    /// It could not be read.
+    Unknown,
+}
+
+/// Whether a round may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// It may, with the AppliedWork that is there.
+    Begin,
+    /// It may once an AppliedWork is created.
+    CreateOwner,
+    /// Not before the finalizer was read from the hub's API: ask for it. What the channel says is not enough.
+    Claim,
+    /// Not before the old AppliedWork is gone: a terminating one would take the objects with it.
+    AwaitOldOwner,
+    /// Not before the AppliedWork could be read.
+    AwaitRead,
+    /// Not at all: the Work is being deleted.
+    CleanUp,
+    /// Not while this cluster is not a member.
+    GateClosed,
+}
+
+/// Whether a round may begin for this Work.
+pub fn entry(joined: bool, work: WorkView, applied_work: &AppliedWorkView) -> Entry {
+    match (joined, work.deleting, work.has_finalizer, applied_work) {
+        (false, ..) => Entry::GateClosed,
+        (_, true, ..) => Entry::CleanUp,
+        (_, _, false, _) => Entry::Claim,
+        (_, _, _, AppliedWorkView::Present { .. }) => Entry::Begin,
+        (_, _, _, AppliedWorkView::Absent) => Entry::CreateOwner,
+        (_, _, _, AppliedWorkView::Terminating { .. }) => Entry::AwaitOldOwner,
+        (_, _, _, AppliedWorkView::Unknown) => Entry::AwaitRead,
+    }
+}
+
+/// The next step of removing what a deleted Work brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CleanUp {
+    /// There is nothing to clean up for: the Work is not being deleted, or nobody waits for us.
+    Nothing,
+    /// Touch nothing, for this reason, and look again when it may have changed.
+    Pause(Pause),
+    /// Delete the AppliedWork of this uid.
+    DeleteOwner {
+        /// The precondition.
+        uid: String,
+        /// What becomes of the objects.
+        propagation: Propagation,
+    },
+    /// Wait for the AppliedWork to go; if it has not by then, look again.
+    AwaitOwner {
+        /// When to help.
+        help_at: Timestamp,
+    },
+    /// It has not gone in time: unblock every object in the inventory that has other owners.
+    Help,
+    /// Say that nothing is left.
+    Complete,
+}
+
+/// Why clean-up pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// This cluster is not a member: leaving keeps what was placed.
+    NotJoined,
+    /// A round for this Work is still running.
+    RoundInFlight,
+    /// The whole namespace goes: that is no deletion order for what was placed.
+    NamespaceGoing,
+    /// The namespace or the AppliedWork could not be read.
+    NotKnown,
+}
+
+/// What becomes of the objects of a deleted AppliedWork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// They go first.
+    Foreground,
+    /// They lose their owner and stay.
+    Orphan,
+}
+
+/// What is known of a Work that is to be cleaned up.
+#[derive(Debug, Clone, Copy)]
+pub struct Ending<'a> {
+    /// Whether this cluster is a member.
+    pub joined: bool,
+    /// Whether a round for this Work is running.
+    pub round_in_flight: bool,
+    /// The Work.
+    pub work: WorkView,
+    /// Its namespace.
+    pub namespace: HubNamespace,
+    /// Its AppliedWork.
+    pub applied_work: &'a AppliedWorkView,
+    /// After how long a deletion counts as stuck.
+    pub help_after: SignedDuration,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The next step. `Complete` is only ever said of an AppliedWork that the API server says is absent, with no round
+/// running: the inventory is in it, so its absence is a proof that survives crashes.
+pub fn clean_up(ending: &Ending<'_>) -> CleanUp {
+    if !ending.work.deleting || !ending.work.has_finalizer {
+        return CleanUp::Nothing;
+    }
+    if !ending.joined {
+        return CleanUp::Pause(Pause::NotJoined);
+    }
+    if ending.round_in_flight {
+        return CleanUp::Pause(Pause::RoundInFlight);
+    }
+    match ending.namespace {
+        HubNamespace::Active => {}
+        HubNamespace::Terminating | HubNamespace::Gone | HubNamespace::Forbidden => {
+            return CleanUp::Pause(Pause::NamespaceGoing);
+        }
+        HubNamespace::Unknown => return CleanUp::Pause(Pause::NotKnown),
+    }
+    match ending.applied_work {
+        AppliedWorkView::Unknown => CleanUp::Pause(Pause::NotKnown),
+        AppliedWorkView::Absent => CleanUp::Complete,
+        AppliedWorkView::Present { uid } => CleanUp::DeleteOwner {
+            uid: uid.clone(),
+            propagation: if ending.work.abandon {
+                Propagation::Orphan
+            } else {
+                Propagation::Foreground
+            },
+        },
+        AppliedWorkView::Terminating { since } => {
+            let help_at = *since + ending.help_after;
+            if ending.now >= help_at {
+                CleanUp::Help
+            } else {
+                CleanUp::AwaitOwner { help_at }
+            }
+        }
+    }
+}
+
+/// What a member that was told to leave does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// Begin nothing, and wait for what is running.
+    AwaitRounds,
+    /// Say that the applier has stopped. Repeated on every connection for as long as the state is Leave.
+    SayStopped,
+}
+
+/// What a member that was told to leave does, with so many rounds and clean-ups running.
+pub fn leave(in_flight: usize) -> Leave {
+    if in_flight == 0 {
+        Leave::SayStopped
+    } else {
+        Leave::AwaitRounds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIVE: WorkView = WorkView {
+        deleting: false,
+        has_finalizer: true,
+        abandon: false,
+    };
+    const DELETED: WorkView = WorkView {
+        deleting: true,
+        has_finalizer: true,
+        abandon: false,
+    };
+
+    fn present() -> AppliedWorkView {
+        AppliedWorkView::Present { uid: "u".into() }
+    }
+
+    fn going(secs: i64) -> AppliedWorkView {
+        AppliedWorkView::Terminating {
+            since: Timestamp::from_second(secs).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_round_begins_only_under_a_finalizer_and_a_living_owner() {
+        let unclaimed = WorkView {
+            has_finalizer: false,
+            ..LIVE
+        };
+        for (joined, work, applied_work, expected) in [
+            (true, LIVE, present(), Entry::Begin),
+            (true, LIVE, AppliedWorkView::Absent, Entry::CreateOwner),
+            (true, LIVE, going(0), Entry::AwaitOldOwner),
+            (true, LIVE, AppliedWorkView::Unknown, Entry::AwaitRead),
+            (true, unclaimed, AppliedWorkView::Absent, Entry::Claim),
+            (true, unclaimed, present(), Entry::Claim),
+            (true, DELETED, present(), Entry::CleanUp),
+            (false, LIVE, present(), Entry::GateClosed),
+            (false, DELETED, present(), Entry::GateClosed),
+        ] {
+            assert_eq!(
+                entry(joined, work, &applied_work),
+                expected,
+                "{joined} {work:?} {applied_work:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn clean_up_step_by_step() {
+        let base = |applied_work| Ending {
+            joined: true,
+            round_in_flight: false,
+            work: DELETED,
+            namespace: HubNamespace::Active,
+            applied_work,
+            help_after: SignedDuration::from_secs(300),
+            now: Timestamp::from_second(1000).unwrap(),
+        };
+        let (there, absent, young, old) = (present(), AppliedWorkView::Absent, going(900), going(700));
+        let delete = |propagation| CleanUp::DeleteOwner {
+            uid: "u".into(),
+            propagation,
+        };
+        assert_eq!(clean_up(&base(&there)), delete(Propagation::Foreground));
+        let abandoned = Ending {
+            work: WorkView {
+                abandon: true,
+                ..DELETED
+            },
+            ..base(&there)
+        };
+        assert_eq!(clean_up(&abandoned), delete(Propagation::Orphan));
+        assert_eq!(clean_up(&base(&absent)), CleanUp::Complete);
+        let help_at = Timestamp::from_second(1200).unwrap();
+        assert_eq!(clean_up(&base(&young)), CleanUp::AwaitOwner { help_at });
+        assert_eq!(clean_up(&base(&old)), CleanUp::Help);
+        assert_eq!(
+            clean_up(&base(&AppliedWorkView::Unknown)),
+            CleanUp::Pause(Pause::NotKnown)
+        );
+        assert_eq!(
+            clean_up(&Ending {
+                work: LIVE,
+                ..base(&absent)
+            }),
+            CleanUp::Nothing
+        );
+        let stripped = WorkView {
+            has_finalizer: false,
+            ..DELETED
+        };
+        assert_eq!(
+            clean_up(&Ending {
+                work: stripped,
+                ..base(&there)
+            }),
+            CleanUp::Nothing
+        );
+        assert_eq!(
+            clean_up(&Ending {
+                joined: false,
+                ..base(&absent)
+            }),
+            CleanUp::Pause(Pause::NotJoined)
+        );
+        let running = Ending {
+            round_in_flight: true,
+            ..base(&absent)
+        };
+        assert_eq!(clean_up(&running), CleanUp::Pause(Pause::RoundInFlight));
+        for namespace in [HubNamespace::Terminating, HubNamespace::Gone, HubNamespace::Forbidden] {
+            let paused = clean_up(&Ending {
+                namespace,
+                ..base(&there)
+            });
+            assert_eq!(paused, CleanUp::Pause(Pause::NamespaceGoing));
+        }
+        let unread = Ending {
+            namespace: HubNamespace::Unknown,
+            ..base(&there)
+        };
+        assert_eq!(clean_up(&unread), CleanUp::Pause(Pause::NotKnown));
+    }
+
+    #[test]
+    fn a_leaving_member_waits_for_its_rounds() {
+        assert_eq!(leave(2), Leave::AwaitRounds);
+        assert_eq!(leave(0), Leave::SayStopped);
+    }
+}

@@ -1,0 +1,203 @@
+use super::*;
+use fleet_api::conditions::to_condition;
+use fleet_api::placement::ManifestCondition;
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn id(kind: &str, name: &str) -> WorkResourceIdentifier {
+    WorkResourceIdentifier {
+        version: "v1".into(),
+        kind: kind.into(),
+        name: name.into(),
+        ..Default::default()
+    }
+}
+
+fn good(kind: &str, name: &str) -> Manifest {
+    Manifest {
+        id: id(kind, name),
+        object: Ok(json!({})),
+    }
+}
+
+fn bad(kind: &str, name: &str, failure: ApplyFailure) -> Manifest {
+    Manifest {
+        id: id(kind, name),
+        object: Err(failure),
+    }
+}
+
+fn attempt(generation: i64) -> Attempt {
+    Attempt {
+        work_uid: "w".into(),
+        generation,
+        spec_digest: "d".into(),
+    }
+}
+
+fn names(entries: &[&Entry]) -> Vec<String> {
+    entries.iter().map(|entry| entry.id.name.clone()).collect()
+}
+
+#[test]
+fn intentions_are_written_once_per_attempt_and_keep_what_is_known() {
+    let mut first = Inventory::default().intend(&attempt(1), &[good("A", "a")]).unwrap();
+    assert_eq!(first.entries[0].state, State::Intended);
+    first.owned(&id("A", "a"), "u");
+    assert_eq!(first.intend(&attempt(1), &[good("A", "a")]), None);
+    let second = first.intend(&attempt(2), &[good("B", "b")]).unwrap();
+    assert_eq!(second.entries.len(), 2);
+    assert_eq!(
+        (second.entries[0].uid.as_str(), second.entries[0].state),
+        ("u", State::Owned)
+    );
+    // Same generation, other content: a hub from a backup.
+    let restored = Attempt {
+        spec_digest: "other".into(),
+        ..attempt(2)
+    };
+    assert!(second.intend(&restored, &[good("B", "b")]).is_some());
+}
+
+#[test]
+fn leftovers_are_what_the_spec_no_longer_names() {
+    let inventory = Inventory::default()
+        .intend(&attempt(1), &[good("A", "a"), good("B", "b"), good("C", "c")])
+        .unwrap();
+    assert_eq!(names(&inventory.leftovers(&[good("C", "c"), good("A", "a")])), ["b"]);
+    // Discovery has lost the kind for a moment.
+    let unknown = || ApplyFailure::UnknownKind { error: String::new() };
+    let hiccup = [bad("A", "a", unknown()), bad("B", "b", unknown()), good("C", "c")];
+    assert!(inventory.leftovers(&hiccup).is_empty());
+    let unreadable = bad("", "", ApplyFailure::NotAnObject { error: String::new() });
+    assert!(inventory.leftovers(&[unreadable]).is_empty());
+    // Another version is the same object.
+    let mut bumped = good("A", "a");
+    bumped.id.version = "v2".into();
+    assert_eq!(
+        names(&inventory.leftovers(&[bumped, good("B", "b"), good("C", "c")])),
+        Vec::<String>::new()
+    );
+    // A generateName-only manifest names nothing, and does no harm.
+    assert_eq!(
+        inventory.leftovers(&[bad("A", "", ApplyFailure::GenerateName)]).len(),
+        3
+    );
+}
+
+#[test]
+fn removal_of_every_kind_of_leftover() {
+    let us = Owner {
+        name: "w".into(),
+        uid: "u1".into(),
+    };
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c1"});
+    let object = |owners: Value| json!({"metadata": {"uid": "x", "ownerReferences": owners}});
+    let none = BTreeSet::new();
+    let check = |live: Value, current: &BTreeSet<String>| removal(Live::Found(&live), &us, current);
+    assert_eq!(removal(Live::Failed("timeout"), &us, &none), Removal::Keep);
+    assert_eq!(removal(Live::Absent, &us, &none), Removal::Forget(Confirmed::Gone));
+    assert_eq!(
+        check(object(json!([other])), &none),
+        Removal::Forget(Confirmed::NotOurs)
+    );
+    assert_eq!(
+        check(object(json!([us.reference()])), &none),
+        Removal::Delete { uid: "x".into() }
+    );
+    let shared = check(object(json!([us.reference(), other])), &none);
+    assert_eq!(shared, Removal::Release(object(json!([other]))));
+    let mut going = object(json!([us.reference()]));
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(check(going, &none), Removal::Keep);
+    let moved = BTreeSet::from(["x".to_owned()]);
+    let same_object = check(object(json!([us.reference()])), &moved);
+    assert_eq!(same_object, Removal::Forget(Confirmed::Renamed));
+}
+
+#[test]
+fn a_cluster_that_ran_upstream_is_adopted() {
+    let now = Timestamp::UNIX_EPOCH;
+    let entry = |name: &str, state: Option<Applied>| ManifestCondition {
+        identifier: id("A", name),
+        conditions: state.iter().map(|state| to_condition(state, 1, now)).collect(),
+        ..Default::default()
+    };
+    let status = WorkStatus {
+        manifest_conditions: vec![
+            entry("applied", Some(Applied::Applied)),
+            entry("preparing", Some(Applied::Preparing)),
+            entry(
+                "failed",
+                Some(Applied::Failed {
+                    failure: ApplyFailure::NotTakenOver,
+                }),
+            ),
+            entry("compared", None),
+            entry("", Some(Applied::Applied)),
+        ],
+        ..Default::default()
+    };
+    let resource = AppliedResource {
+        kind: "A".into(),
+        name: "recorded".into(),
+        uid: "u".into(),
+        ..Default::default()
+    };
+    let inventory = Inventory::adopted(&status, &[resource]);
+    let found: Vec<_> = inventory
+        .entries
+        .iter()
+        .map(|e| (e.id.name.as_str(), e.state))
+        .collect();
+    let intended = |name| (name, State::Intended);
+    assert_eq!(
+        found,
+        [
+            intended("applied"),
+            intended("compared"),
+            intended("preparing"),
+            ("recorded", State::Owned)
+        ]
+    );
+}
+
+#[test]
+fn it_survives_its_storage() {
+    let mut inventory = Inventory::default().intend(&attempt(3), &[good("A", "a")]).unwrap();
+    inventory.owned(&id("A", "a"), "u");
+    let text = serde_json::to_string(&inventory).unwrap();
+    assert_eq!(serde_json::from_str::<Inventory>(&text).unwrap(), inventory);
+    assert_eq!(serde_json::from_str::<Inventory>("{}").unwrap(), Inventory::default());
+}
+
+proptest! {
+    /// Whatever the spec becomes, an entry goes only by a confirmation.
+    #[test]
+    fn an_unconfirmed_entry_is_never_dropped(
+        specs in prop::collection::vec(prop::collection::vec(("[AB]", "[ab]", 0..4u8), 0..4), 1..6),
+        confirmed in prop::collection::vec(("[AB]", "[ab]"), 0..2),
+    ) {
+        let mut inventory = Inventory::default();
+        let mut expected = BTreeSet::new();
+        for (generation, spec) in (1..).zip(specs) {
+            let manifests: Vec<Manifest> = spec.iter().map(|(kind, name, how)| match how {
+                0 => bad(kind, name, ApplyFailure::UnknownKind { error: String::new() }),
+                1 => bad(kind, name, ApplyFailure::Duplicated),
+                _ => good(kind, name),
+            }).collect();
+            expected.extend(manifests.iter().filter(|m| m.object.is_ok()).filter_map(|m| ObjectKey::of(&m.id)));
+            inventory = inventory.intend(&attempt(generation), &manifests).unwrap_or(inventory);
+            for manifest in manifests.iter().filter(|m| m.object.is_ok()) {
+                inventory.owned(&manifest.id, "u");
+            }
+            let keys: BTreeSet<_> = inventory.entries.iter().filter_map(|e| ObjectKey::of(&e.id)).collect();
+            prop_assert_eq!(&keys, &expected);
+            for (kind, name) in &confirmed {
+                inventory.forget(&id(kind, name), Confirmed::Gone);
+                expected.remove(&ObjectKey::of(&id(kind, name)).unwrap());
+            }
+        }
+    }
+}
