@@ -3,7 +3,7 @@
 //! In the order in which a round uses them: [`identify`] decodes, [`inventory`] says what must be written down before
 //! the first change and what is left over, [`waves`] orders, [`decide`] names the steps for each manifest (with
 //! [`owners`], [`prepare`], [`merge`] and [`compare`] below it), [`availability`] judges what came of it, [`status`]
-//! reports, [`backoff`] says when to look again, [`deletion`] how a Work ends. [`trim`] is for whoever stores a status.
+//! reports, [`backoff`] and [`requeue`] say when to look again, [`deletion`] how a Work ends. [`trim`] is for whoever stores a status.
 
 pub mod availability;
 pub mod backoff;
@@ -19,6 +19,7 @@ mod json;
 pub mod merge;
 pub mod owners;
 pub mod prepare;
+pub mod requeue;
 pub mod status;
 pub mod trim;
 pub mod waves;

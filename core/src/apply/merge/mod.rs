@@ -29,9 +29,6 @@ pub struct Patch {
 /// Why there is no patch.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The last-applied annotation of the live object does not hold JSON.
-    #[error("failed to parse the last applied configuration: {0}")]
-    Base(String),
     /// The patch would make another object of this one.
     #[error("precondition failed: {0} must not change")]
     Identity(&'static str),
@@ -40,10 +37,8 @@ pub enum Error {
 /// The patch that applies `manifest` to `live`, where `base` is the live object's last-applied annotation (empty: none,
 /// so nothing is deleted); nothing if the live object already is as it should be.
 pub fn create(base: &str, manifest: &Value, live: &Value, rules: Option<&Rules>) -> Result<Option<Patch>, Error> {
-    let base: Value = match base {
-        "" => Value::Null,
-        text => serde_json::from_str(text).map_err(|error| Error::Base(error.to_string()))?,
-    };
+    // A record that somebody has garbled is as good as none; the patch writes a new one.
+    let base: Value = serde_json::from_str(base).unwrap_or_default();
     let metadata = Rules::metadata();
     let (style, rules) = rules.map_or((Style::Json, &metadata), |rules| (Style::Strategic, rules));
     let target = three_way(&base, manifest, live, rules);
