@@ -11,4 +11,5 @@ pub mod rollup;
 pub mod scheduler;
 pub mod selection;
 pub mod session;
+pub mod snapshot;
 pub mod work;

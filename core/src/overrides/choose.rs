@@ -72,7 +72,7 @@ impl Candidates {
         cluster_scoped: ClusterScoped<'_>,
     ) {
         let inner = envelope::inner(raw).unwrap_or_default();
-        let inner = inner.iter().filter_map(|(_, manifest)| ObjectId::of(manifest).ok());
+        let inner = inner.values().filter_map(|manifest| ObjectId::of(manifest).ok());
         match kind {
             EnvelopeKind::Cluster => {
                 self.cluster_wide

@@ -92,7 +92,7 @@ pub struct Error {
     /// The override snapshot.
     pub snapshot: String,
     /// The object.
-    pub object: ObjectId,
+    pub object: Box<ObjectId>,
     /// The rule's position in the override.
     pub rule: usize,
     /// What is wrong.
@@ -162,7 +162,7 @@ impl<'a> Overrides<'a> {
                 patched(document, &rule.json_patch_overrides, &self.cluster).map_err(|cause| Error {
                     reach: prepared.reach,
                     snapshot: prepared.snapshot.into(),
-                    object: object.clone(),
+                    object: Box::new(object.clone()),
                     rule: *index,
                     cause,
                 })?;

@@ -107,6 +107,8 @@ pub fn current<'a, T>(snapshots: impl IntoIterator<Item = (&'a ObjectMeta, T)>) 
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
     fn snapshot(index: u64, labelled_latest: bool, hash: &str) -> Existing {
@@ -172,8 +174,7 @@ mod tests {
                     .map(|(k, v)| (k.to_owned(), v.to_owned()))
                     .into(),
             ),
-            deletion_timestamp: deleting
-                .then(|| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: deleting.then_some(Time(jiff::Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         };
         let all = [

@@ -21,6 +21,7 @@ fn ro(spec: Value) -> ResourceOverrideSpec {
     serde_json::from_value(spec).unwrap()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "always called with a literal")]
 fn everywhere(patches: Value) -> Value {
     json!({ "overrideRules": [{ "clusterSelector": { "clusterSelectorTerms": [] }, "jsonPatchOverrides": patches }] })
 }
@@ -45,6 +46,7 @@ fn namespace() -> RawJson {
     RawJson::from(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "app" } }))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the shape of a lookup in discovery")]
 fn is_cluster_scoped(object: &ObjectId) -> Option<bool> {
     Some(matches!(object.kind.as_str(), "Namespace" | "ClusterRole"))
 }

@@ -65,6 +65,10 @@ pub enum Content {
 
 /// One binding, with all that has a part in the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about one binding, each with its own source"
+)]
 pub struct Member {
     /// The binding's name; their order is the order of the rollout.
     pub binding: String,
@@ -204,7 +208,7 @@ pub fn plan(world: &World<'_>) -> Plan {
 ///
 /// Only update runs start rollouts there, but the scheduler writes to bindings too, and each write makes all conditions
 /// stale. Where no run is at work on the placement, a binding that had been started still is.
-pub fn restamp_external<'a>(members: &'a [Member], stale_and_true: impl Fn(&Member) -> bool) -> Vec<&'a str> {
+pub fn restamp_external(members: &[Member], stale_and_true: impl Fn(&Member) -> bool) -> Vec<&str> {
     let started = members
         .iter()
         .filter(|m| m.state == State::Bound && !m.deleting && m.started.is_none());

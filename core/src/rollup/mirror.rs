@@ -47,6 +47,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "always called with a literal")]
     fn spec(selector: Value) -> PlacementSpec {
         serde_json::from_value(json!({ "resourceSelectors": [selector] })).unwrap()
     }

@@ -182,7 +182,9 @@ fn finish(context: &Context<'_>, counts: &Counts, world: &World<'_>, status: &mu
     }
     if context.external {
         let seen = external(counts);
-        status.observed_resource_index = seen.index().unwrap_or_default().to_owned();
+        seen.index()
+            .unwrap_or_default()
+            .clone_into(&mut status.observed_resource_index);
         status.selected_resources = seen.index().map(world.group_content).unwrap_or_default();
     }
     conditions(context, counts, &mut status.conditions);

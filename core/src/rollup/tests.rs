@@ -556,12 +556,12 @@ fn only_bindings_of_the_latest_policy_count_and_of_two_the_greater_name() {
     ];
     let views: Vec<_> = all
         .iter()
-        .enumerate()
-        .map(|(i, (meta, spec))| {
+        .zip(0..)
+        .map(|((meta, spec), i)| {
             (
                 meta,
                 BindingView {
-                    generation: i as i64,
+                    generation: i,
                     spec,
                     status: None,
                     index: "",

@@ -57,7 +57,7 @@ pub enum Failure {
     EnvelopeOverride {
         object: String,
         envelope: String,
-        source: overrides::Error,
+        source: Box<overrides::Error>,
     },
     /// A selected object cannot be read.
     #[error("{0}")]

@@ -94,7 +94,7 @@ fn render_snapshot(
                     Failure::EnvelopeOverride {
                         object,
                         envelope,
-                        source,
+                        source: Box::new(source),
                     }
                 })?;
             match rendered {

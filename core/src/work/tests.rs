@@ -301,7 +301,7 @@ fn works_that_nobody_wants_are_deleted_and_moved_objects_are_not_dropped_on_the_
     let empty = rendering(&[]);
     assert_eq!(
         plan(&owner(&placement, &spec), &empty, &existing).deletes,
-        [gone.clone()]
+        std::slice::from_ref(&gone)
     );
     // Its object is now selected itself, and the member holds it for the envelope: first the new Work.
     existing[1]
@@ -604,8 +604,8 @@ fn the_clock_of_availability_starts_with_the_content() {
     let first = binding_status(&subject(None), Progress::Written(&views), at(10));
     let again = |clock, generation| {
         let subject = Subject {
-            clock,
             generation,
+            clock,
             ..subject(Some(&first))
         };
         since(&binding_status(&subject, Progress::Written(&views), at(50)))
