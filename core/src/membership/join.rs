@@ -164,31 +164,7 @@ pub fn plan(world: &World<'_>, settings: &Settings) -> Result<Vec<Step>, Blocked
             },
             ..Namespace::default()
         }))),
-        Some(namespace) if namespace.metadata.deletion_timestamp.is_some() => {
-            return Err(Blocked::NamespaceTerminating(cluster.namespace()));
-        }
-        Some(namespace) => {
-            let labelled = namespace
-                .metadata
-                .labels
-                .as_ref()
-                .and_then(|l| l.get(labels::IS_FLEET_RESOURCE))
-                .is_some_and(|value| value == labels::TRUE);
-            let is_ours = namespace
-                .metadata
-                .owner_references
-                .iter()
-                .flatten()
-                .any(|o| o.kind == "MemberCluster" && Some(&o.uid) == mc.metadata.uid.as_ref());
-            match (labelled, is_ours) {
-                (true, _) => {}
-                (false, true) => steps.push(Step::LabelNamespace {
-                    name: cluster.namespace(),
-                }),
-                // Adopting it would mean deleting it one day, with whatever is in it.
-                (false, false) => return Err(Blocked::ForeignNamespace(cluster.namespace())),
-            }
-        }
+        Some(found) => steps.extend(keep_namespace(found, mc, &cluster)?),
     }
 
     let rules = rules(&cluster, settings);
@@ -247,6 +223,25 @@ pub fn plan(world: &World<'_>, settings: &Settings) -> Result<Vec<Step>, Blocked
         }
     }
     Ok(steps)
+}
+
+/// What an existing namespace needs. Adopting somebody else's would mean deleting it one day, with whatever is in it.
+fn keep_namespace(found: &Namespace, mc: &MemberCluster, cluster: &ClusterName) -> Result<Option<Step>, Blocked> {
+    let metadata = &found.metadata;
+    if metadata.deletion_timestamp.is_some() {
+        return Err(Blocked::NamespaceTerminating(cluster.namespace()));
+    }
+    let label = metadata.labels.as_ref().and_then(|l| l.get(labels::IS_FLEET_RESOURCE));
+    if label.is_some_and(|value| value == labels::TRUE) {
+        return Ok(None);
+    }
+    let is_owner = |o: &OwnerReference| o.kind == "MemberCluster" && Some(&o.uid) == mc.metadata.uid.as_ref();
+    if metadata.owner_references.iter().flatten().any(is_owner) {
+        return Ok(Some(Step::LabelNamespace {
+            name: cluster.namespace(),
+        }));
+    }
+    Err(Blocked::ForeignNamespace(cluster.namespace()))
 }
 
 fn patch_member(mc: &MemberCluster, cluster: &ClusterName, settings: &Settings) -> Option<Step> {

@@ -71,7 +71,13 @@ impl<T> Outbox<T> {
     /// A new report; an older one about the same that is not answered yet is replaced.
     pub fn put(&mut self, subject: Subject, report: T) {
         let Some(entry) = self.entries.get_mut(&subject) else {
-            self.entries.insert(subject.clone(), Entry { report, state: State::Waiting });
+            self.entries.insert(
+                subject.clone(),
+                Entry {
+                    report,
+                    state: State::Waiting,
+                },
+            );
             self.queue.push_back(subject);
             return;
         };
