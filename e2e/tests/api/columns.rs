@@ -61,7 +61,10 @@ fn kubectl_prints_the_documented_columns() {
                 args.extend(["-o", "wide"]);
                 let printed = kubectl.ok(&args).await?;
                 let wanted = if wide.is_empty() { heading } else { wide };
-                ensure!(words(first(&printed)?) == words(wanted), "{resource} -o wide:\n{printed}");
+                ensure!(
+                    words(first(&printed)?) == words(wanted),
+                    "{resource} -o wide:\n{printed}"
+                );
             }
         }
         Ok(())
@@ -69,7 +72,10 @@ fn kubectl_prints_the_documented_columns() {
 }
 
 fn first(printed: &str) -> Result<&str> {
-    printed.lines().next().ok_or_else(|| anyhow::anyhow!("nothing was printed"))
+    printed
+        .lines()
+        .next()
+        .ok_or_else(|| anyhow::anyhow!("nothing was printed"))
 }
 
 #[test]
@@ -87,10 +93,14 @@ fn values_appear_under_their_columns() {
         }});
         let api = kind.api(&ctx, "v1beta1", "").await?;
         let patch = kube::api::Patch::Merge(status);
-        api.patch_status(ctx.prefix(), &kube::api::PatchParams::default(), &patch).await?;
+        api.patch_status(ctx.prefix(), &kube::api::PatchParams::default(), &patch)
+            .await?;
         let printed = ctx.kubectl("hub")?.ok(&["get", "memberclusters", ctx.prefix()]).await?;
         let row = words(printed.lines().nth(1).unwrap_or_default());
-        ensure!(row[1] == "True" && row[row.len() - 3..] == ["3", "3720m", "32784416Ki"], "{printed}");
+        ensure!(
+            row[1] == "True" && row[row.len() - 3..] == ["3", "3720m", "32784416Ki"],
+            "{printed}"
+        );
         Ok(())
     });
 }
@@ -99,21 +109,36 @@ fn values_appear_under_their_columns() {
 fn short_names_and_categories_are_served() {
     scenario("short-names", |ctx| async move {
         let kubectl = ctx.kubectl("hub")?;
-        let served = kubectl.ok(&["api-resources", "--categories=fleet", "--no-headers"]).await?;
+        let served = kubectl
+            .ok(&["api-resources", "--categories=fleet", "--no-headers"])
+            .await?;
         for (plural, short, ..) in KINDS.iter().filter(|(plural, ..)| *plural != "appliedworks") {
-            let line = served.lines().find(|line| line.split_whitespace().next() == Some(*plural));
+            let line = served
+                .lines()
+                .find(|line| line.split_whitespace().next() == Some(*plural));
             let line = line.ok_or_else(|| anyhow::anyhow!("{plural} is not in category fleet:\n{served}"))?;
-            ensure!(short.is_empty() || words(line)[1].split(',').any(|s| s == *short), "no {short} in {line}");
+            ensure!(
+                short.is_empty() || words(line)[1].split(',').any(|s| s == *short),
+                "no {short} in {line}"
+            );
             // `rs` means ReplicaSet to kubectl, which asks the built-in groups first.
             if !short.is_empty() && *short != "rs" {
                 let name = kubectl.ok(&["get", short, "-A", "-o", "name"]).await?;
-                ensure!(name.lines().all(|line| line.starts_with(&singular(plural))), "{short} lists {name}");
+                ensure!(
+                    name.lines().all(|line| line.starts_with(&singular(plural))),
+                    "{short} lists {name}"
+                );
             }
         }
         for category in ["fleet-cluster", "fleet-placement"] {
-            let served = kubectl.ok(&["api-resources", &format!("--categories={category}"), "-o", "name"]).await?;
+            let served = kubectl
+                .ok(&["api-resources", &format!("--categories={category}"), "-o", "name"])
+                .await?;
             let group = category.strip_prefix("fleet-").unwrap_or_default();
-            ensure!(!served.is_empty() && served.lines().all(|line| line.contains(&format!(".{group}."))), "{served}");
+            ensure!(
+                !served.is_empty() && served.lines().all(|line| line.contains(&format!(".{group}."))),
+                "{served}"
+            );
         }
         Ok(())
     });

@@ -39,7 +39,12 @@ async fn accepted(ctx: &Ctx, kind: &Kind, namespace: &str) -> Result<()> {
         assert_eq!(v1["apiVersion"], format!("{}/v1", kind.crd.spec.group));
         v1["apiVersion"] = stored["apiVersion"].clone();
         // managedFields name the version that a request was made in.
-        assert_eq!(without_metadata(v1), without_metadata(stored), "{} differs in v1", kind.plural());
+        assert_eq!(
+            without_metadata(v1),
+            without_metadata(stored),
+            "{} differs in v1",
+            kind.plural()
+        );
     }
     Ok(())
 }
@@ -77,7 +82,8 @@ fn a_write_through_v1_keeps_the_fields_that_only_v1beta1_had() {
         let v1 = kind.api(&ctx, "v1", "").await?;
         let mut read = v1.get(ctx.prefix()).await?;
         read.data["spec"]["heartbeatPeriodSeconds"] = json!(30);
-        v1.replace(ctx.prefix(), &kube::api::PostParams::default(), &read).await?;
+        v1.replace(ctx.prefix(), &kube::api::PostParams::default(), &read)
+            .await?;
         let stored = kind.api(&ctx, "v1beta1", "").await?.get(ctx.prefix()).await?;
         assert_eq!(stored.data["spec"]["heartbeatPeriodSeconds"], 30);
         assert_eq!(stored.data["spec"]["deleteOptions"]["validationMode"], "Skip");

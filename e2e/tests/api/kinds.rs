@@ -48,12 +48,22 @@ impl Kind {
     }
 
     pub fn has_status_subresource(&self) -> bool {
-        self.crd.spec.versions.iter().all(|v| v.subresources.as_ref().is_some_and(|s| s.status.is_some()))
+        self.crd
+            .spec
+            .versions
+            .iter()
+            .all(|v| v.subresources.as_ref().is_some_and(|s| s.status.is_some()))
     }
 
     /// The schema of v1beta1.
     pub fn schema(&self) -> Value {
-        let stored = self.crd.spec.versions.iter().find(|v| v.storage).expect("a stored version");
+        let stored = self
+            .crd
+            .spec
+            .versions
+            .iter()
+            .find(|v| v.storage)
+            .expect("a stored version");
         let schema = stored.schema.as_ref().and_then(|s| s.open_api_v3_schema.as_ref());
         serde_json::to_value(schema.expect("a schema")).expect("a schema is JSON")
     }
@@ -87,7 +97,10 @@ impl Kind {
     pub async fn create(&self, ctx: &Ctx, namespace: &str, object: Value) -> Result<DynamicObject> {
         let api = self.api(ctx, fleet_api::kind::VERSION, namespace).await?;
         let object: DynamicObject = serde_json::from_value(object)?;
-        let created = api.create(&strict(), &object).await.with_context(|| format!("the example of {}", self.plural()))?;
+        let created = api
+            .create(&strict(), &object)
+            .await
+            .with_context(|| format!("the example of {}", self.plural()))?;
         ctx.made(Made {
             cluster: self.cluster.to_owned(),
             kind: self.resource(fleet_api::kind::VERSION),
@@ -100,7 +113,10 @@ impl Kind {
 
 /// Unknown fields are refused instead of dropped.
 fn strict() -> PostParams {
-    PostParams { field_manager: Some("api-tests".to_owned()), ..PostParams::default() }
+    PostParams {
+        field_manager: Some("api-tests".to_owned()),
+        ..PostParams::default()
+    }
 }
 
 /// Asserts that everything in `wanted` is in `got`, and says where it is not. Quantities and the like must be spelled
@@ -110,7 +126,9 @@ pub fn assert_contains(got: &Value, wanted: &Value, path: &str) {
         (Value::Object(got), Value::Object(wanted)) => {
             for (key, value) in wanted {
                 let path = format!("{path}.{key}");
-                let got = got.get(key).unwrap_or_else(|| panic!("{path} was dropped by the server"));
+                let got = got
+                    .get(key)
+                    .unwrap_or_else(|| panic!("{path} was dropped by the server"));
                 assert_contains(got, value, &path);
             }
         }

@@ -1,0 +1,99 @@
+//! One watch per kind for the whole process.
+
+use fleet_api::{
+    cluster::{InternalMemberCluster, MemberCluster},
+    guard::Guarded,
+    kind::Kind,
+    labels,
+};
+use fleet_runtime::{
+    Key,
+    cache::{self, Selection, Store},
+    health::Health,
+    shutdown::Tasks,
+};
+use k8s_openapi::api::{
+    core::v1::Namespace,
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::inventory::ClusterProfile;
+
+/// What the agent knows of the hub. Cheap to clone.
+#[derive(Clone)]
+pub struct Caches {
+    /// Every MemberCluster.
+    pub members: Store<MemberCluster>,
+    /// Every InternalMemberCluster.
+    pub internals: Store<InternalMemberCluster>,
+    /// Namespaces with the fleet's label.
+    pub namespaces: Store<Namespace>,
+    /// Roles with the fleet's label.
+    pub roles: Store<Role>,
+    /// RoleBindings with the fleet's label.
+    pub role_bindings: Store<RoleBinding>,
+    /// ClusterProfiles in the agent's namespace; none if they are not exported.
+    pub profiles: Option<Store<ClusterProfile>>,
+}
+
+impl Caches {
+    /// Starts the watches.
+    pub fn start(client: &Client, profiles_in: Option<&str>, tasks: &mut Tasks) -> Self {
+        let ours = || Selection { labels: Some(format!("{}={}", labels::IS_FLEET_RESOURCE, labels::TRUE)), ..Selection::default() };
+        Self {
+            members: guarded(client, "memberclusters", tasks),
+            internals: guarded(client, "internalmemberclusters", tasks),
+            namespaces: plain(Api::all(client.clone()), "namespaces", ours(), tasks),
+            roles: plain(Api::all(client.clone()), "roles", ours(), tasks),
+            role_bindings: plain(Api::all(client.clone()), "rolebindings", ours(), tasks),
+            profiles: profiles_in.map(|namespace| {
+                plain(Api::namespaced(client.clone(), namespace), "clusterprofiles", Selection::default(), tasks)
+            }),
+        }
+    }
+
+    /// Waits until every store has been filled once; `health` says which is not.
+    pub async fn synced(&self, health: &Health) {
+        let check = health.check("informer-cache");
+        let stores: [(&str, std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>>); 5] = [
+            ("memberclusters", Box::pin(self.members.synced())),
+            ("internalmemberclusters", Box::pin(self.internals.synced())),
+            ("namespaces", Box::pin(self.namespaces.synced())),
+            ("roles", Box::pin(self.roles.synced())),
+            ("rolebindings", Box::pin(self.role_bindings.synced())),
+        ];
+        for (name, synced) in stores {
+            check.not_ready(format!("{name} are not listed yet"));
+            synced.await;
+        }
+        if let Some(profiles) = &self.profiles {
+            check.not_ready("clusterprofiles are not listed yet");
+            profiles.synced().await;
+        }
+        check.ready();
+    }
+}
+
+/// A kind that users write: one odd object must not stop the watch.
+fn guarded<K: Kind>(client: &Client, name: &'static str, tasks: &mut Tasks) -> Store<K> {
+    let store = Store::<K>::new(name);
+    let api = Api::<Guarded<K>>::all(client.clone());
+    tasks.spawn_forever(name, store.clone().watch(api, Selection::default(), |guarded| guarded.0.map_err(|odd| odd.error)));
+    store
+}
+
+fn plain<K>(api: Api<K>, name: &'static str, selection: Selection, tasks: &mut Tasks) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+{
+    let store = Store::<K>::new(name);
+    tasks.spawn_forever(name, store.clone().watch(api, selection, cache::plain));
+    store
+}
+
+/// The key of a member's namespaced object.
+pub(crate) fn in_namespace(namespace: &str, name: &str) -> Key {
+    Key::namespaced(namespace.to_owned(), name.to_owned())
+}

@@ -1,0 +1,21 @@
+//! A member namespace whose MemberCluster is gone although our finalizer never ran (somebody took it off by hand):
+//! nothing is recreated, the owner reference removes the namespace, and Works that hold it up are released in time.
+
+use fleet_api::names::ClusterName;
+use fleet_core::membership::leave::{Action, orphaned_namespace};
+use fleet_runtime::{Key, queue::Next};
+
+use super::{Context, Error, works};
+
+pub(super) async fn pass(ctx: &Context, key: &Key) -> Result<Next, Error> {
+    let Ok(cluster) = ClusterName::new(key.name()) else { return Ok(Next::Wait) };
+    let name = cluster.namespace();
+    let Some(namespace) = ctx.caches.namespaces.get(&Key::cluster(name.clone())) else { return Ok(Next::Wait) };
+    let Some(plan) = orphaned_namespace(&namespace, ctx.settings.force_delete_wait, ctx.now()) else {
+        return Ok(Next::Wait);
+    };
+    if let Action::AwaitNamespace { strip_works: true, .. } = plan.action {
+        works::release_all(ctx, &name).await?;
+    }
+    Ok(ctx.next(plan.look_again))
+}

@@ -1,0 +1,223 @@
+//! The life of a MemberCluster on the hub: what joining needs is kept there, what the member reports is copied, and what
+//! is left of it is removed when it goes. The decisions are `fleet_core::membership`; here they are carried out.
+//!
+//! Watches MemberClusters, InternalMemberClusters, and the labelled Namespaces, Roles and RoleBindings. Writes all of
+//! these, MemberCluster status, and finalizers of Works in namespaces that go. Runs on the leader only.
+
+mod gone;
+mod join;
+mod leave;
+mod status;
+mod works;
+mod write;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use fleet_api::{
+    cluster::{AgentStatus, MemberCluster},
+    conditions::{self, member_cluster::Healthy},
+    events::{Event, EventType},
+    names::{ClusterName, Scope},
+};
+use fleet_core::membership::{heartbeat::Grace, join as core_join, status as core_status};
+use fleet_runtime::{
+    Key,
+    cache::Change,
+    clock::Clock,
+    controller::{self, Measures},
+    events::{Recorder, Severity},
+    queue::{Next, Queue},
+    writes::Writes,
+};
+use jiff::{SignedDuration, Timestamp};
+use kube::{Client, Resource};
+use parking_lot::Mutex;
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::Caches;
+
+/// What a pass works with.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) caches: Caches,
+    pub(crate) writes: Writes,
+    pub(crate) events: Recorder,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    pub(crate) results: Results,
+    /// The InternalMemberCluster that each MemberCluster was last judged by.
+    pub(crate) seen: Arc<Mutex<HashMap<Key, String>>>,
+}
+
+/// What the flags and the channel say.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) networking: bool,
+    pub(crate) export_profiles: bool,
+    pub(crate) force_delete_wait: SignedDuration,
+    pub(crate) unhealthy_threshold: SignedDuration,
+    pub(crate) grace: Grace,
+    /// `host:port` for members, if there is one.
+    pub(crate) endpoint: Option<String>,
+    /// The channel's CA, PEM, as soon as there is one.
+    pub(crate) ca: watch::Receiver<Option<Arc<str>>>,
+}
+
+impl Settings {
+    fn join(&self) -> core_join::Settings {
+        use base64::{Engine, engine::general_purpose::STANDARD};
+        core_join::Settings {
+            networking: self.networking,
+            export_profiles: self.export_profiles,
+            channel_endpoint: self.endpoint.clone(),
+            channel_ca: self.ca.borrow().as_ref().map(|pem| STANDARD.encode(pem.as_bytes())),
+        }
+    }
+
+    fn status(&self) -> core_status::Settings {
+        core_status::Settings {
+            networking: self.networking,
+            unhealthy_threshold: self.unhealthy_threshold,
+            grace: self.grace,
+        }
+    }
+}
+
+/// Members that joined and left, under upstream's names. Gauges that only grow: the library would add a suffix to the
+/// names of counters, and dashboards know these.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    joined: Family<[(&'static str, &'static str); 1], Gauge>,
+    left: Family<[(&'static str, &'static str); 1], Gauge>,
+}
+
+impl Results {
+    const SUCCESS: [(&'static str, &'static str); 1] = [("result", "success")];
+
+    /// Registers both.
+    pub fn new(metrics: &fleet_runtime::metrics::Metrics) -> Self {
+        let new = Self::default();
+        metrics.register(|registry| {
+            registry.register("join_result_counter", "Clusters that joined", new.joined.clone());
+            registry.register("leave_result_counter", "Clusters that left", new.left.clone());
+        });
+        new
+    }
+
+    pub(crate) fn count_joined(&self) {
+        self.joined.get_or_create(&Self::SUCCESS).inc();
+    }
+
+    pub(crate) fn count_left(&self) {
+        self.left.get_or_create(&Self::SUCCESS).inc();
+    }
+}
+
+/// Why a pass failed. Users see it in `ReadyToJoin`; the pass is repeated with a growing delay.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not {verb} {kind} {name}")]
+    Write { verb: &'static str, kind: &'static str, name: String, source: kube::Error },
+    #[error("could not read {kind} {name}")]
+    Read { kind: &'static str, name: String, source: kube::Error },
+    #[error("could not compare the states of {0}")]
+    Compare(String, #[source] serde_json::Error),
+    #[error("{0}")]
+    Overdue(String),
+}
+
+/// Runs the controller for one term of leadership.
+pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToken) {
+    let queue = Queue::<Key>::default();
+    let caches = ctx.caches.clone();
+    let feeds = async {
+        tokio::join!(
+            controller::feed(caches.members.subscribe(), queue.clone(), member_changed),
+            controller::feed(caches.internals.subscribe(), queue.clone(), |change| by_namespace(change.key.namespace())),
+            controller::feed(caches.namespaces.subscribe(), queue.clone(), |change| by_namespace(Some(change.key.name()))),
+            controller::feed(caches.roles.subscribe(), queue.clone(), |change| by_namespace(change.key.namespace())),
+            controller::feed(caches.role_bindings.subscribe(), queue.clone(), |change| by_namespace(change.key.namespace())),
+            new_ca(&ctx, &queue),
+        )
+    };
+    // Namespaces whose MemberCluster went while nobody watched are found here too.
+    for namespace in caches.namespaces.all() {
+        by_namespace(namespace.metadata.name.as_deref()).into_iter().for_each(|key| queue.add(key));
+    }
+    for member in caches.members.all() {
+        queue.add(Key::of(&*member));
+    }
+    let passes = controller::run(queue.clone(), controller::Options::new("member-cluster"), measures, stop, {
+        let ctx = ctx.clone();
+        move |key| pass(ctx.clone(), key)
+    });
+    tokio::select! {
+        () = passes => {}
+        _ = feeds => {}
+    }
+}
+
+async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
+    let Some(mc) = ctx.caches.members.get(&key) else {
+        ctx.seen.lock().remove(&key);
+        return gone::pass(&ctx, &key).await;
+    };
+    if mc.metadata.deletion_timestamp.is_some() { leave::pass(&ctx, &key, &mc).await } else { join::pass(&ctx, &key, &mc).await }
+}
+
+/// The CA is on every InternalMemberCluster: a new one concerns all.
+async fn new_ca(ctx: &Context, queue: &Queue<Key>) {
+    let mut ca = ctx.settings.ca.clone();
+    while ca.changed().await.is_ok() {
+        for member in ctx.caches.members.all() {
+            queue.add(Key::of(&*member));
+        }
+    }
+    std::future::pending().await
+}
+
+fn by_namespace(namespace: Option<&str>) -> Option<Key> {
+    namespace.and_then(ClusterName::of_namespace).map(|cluster| Key::cluster(cluster.as_str().to_owned()))
+}
+
+/// A heartbeat alone moves no more than a timer, which looks by itself when it is due; unless the cluster was lost.
+fn member_changed(change: &Change<MemberCluster>) -> Option<Key> {
+    let quiet = |agents: &[AgentStatus]| {
+        agents.iter().map(|a| (a.type_.clone(), a.conditions.clone())).collect::<Vec<_>>()
+    };
+    let matters = change.differs(|mc| {
+        let m = &mc.metadata;
+        (m.uid.clone(), m.generation, m.deletion_timestamp.clone(), m.labels.clone(), m.finalizers.clone())
+    }) || change.differs(|mc| mc.status.as_ref().map(|s| (s.conditions.clone(), quiet(&s.agent_status))));
+    let lost = change.new.as_ref().is_some_and(|mc| {
+        let status = mc.status.as_ref();
+        status.is_some_and(|s| conditions::find(&s.conditions, Healthy::TYPE).is_some_and(|c| c.status != "True"))
+    });
+    (matters || lost).then(|| change.key.clone())
+}
+
+impl Context {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The pass after this one: at `at`, or when something changes.
+    pub(crate) fn next(&self, at: Option<Timestamp>) -> Next {
+        at.map_or(Next::Wait, |at| {
+            let wait = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
+            Next::At(Instant::now() + wait)
+        })
+    }
+}
+
+/// Records an Event.
+pub(crate) fn tell<K: Resource<DynamicType = ()>, E: Event>(events: &Recorder, object: &K, event: &E) {
+    let severity = match event.event_type() {
+        EventType::Normal => Severity::Normal,
+        EventType::Warning => Severity::Warning,
+    };
+    events.record(E::component(Scope::Cluster), object, severity, event.reason(), event.message());
+}

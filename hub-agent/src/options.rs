@@ -1,0 +1,204 @@
+//! The hub agent's flags. Names, defaults and ranges are those that existing Deployments use.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Parser};
+use fleet_runtime::options::{
+    self, AdminArgs, Bind, ClientArgs, Hub, LeaseArgs, LogArgs, burst, burst_covers, duration, go_bool, qps,
+};
+
+const fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Schedules placements, writes Works, serves the members.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "hub-agent", version)]
+pub struct Options {
+    /// Logs.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// The hub's API server.
+    #[command(flatten)]
+    pub client: ClientArgs,
+    /// Leader election.
+    #[command(flatten)]
+    pub lease: LeaseArgs<Hub>,
+    /// Health and metrics.
+    #[command(flatten)]
+    pub admin: AdminArgs<Hub>,
+    /// The channel.
+    #[command(flatten)]
+    pub channel: ChannelArgs,
+    /// Members.
+    #[command(flatten)]
+    pub membership: MembershipArgs,
+    /// Flags without effect, accepted so that existing Deployments start.
+    #[command(flatten)]
+    accepted: AcceptedArgs,
+
+    /// The agent's own namespace: its Secret, its Lease and the ClusterProfiles.
+    #[arg(long, env = "POD_NAMESPACE", default_value = fleet_api::names::FLEET_SYSTEM_NAMESPACE)]
+    pub namespace: String,
+
+    /// The agent's own Pod, as Events name it.
+    #[arg(long, env = "POD_NAME", default_value = "hub-agent")]
+    pub pod_name: String,
+}
+
+/// The heartbeat channel.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ChannelArgs {
+    /// Where members connect, as `host:port` or `:port`.
+    #[arg(long, env = "FLEET_CHANNEL_BIND_ADDRESS", default_value = ":8443", value_parser = options::bind)]
+    pub channel_bind_address: Bind,
+
+    /// `host:port` that members are told to connect to. Without it they need HUB_CHANNEL_URL.
+    #[arg(long, env = "FLEET_CHANNEL_ADVERTISE_ADDRESS", default_value = "")]
+    pub channel_advertise_address: String,
+
+    /// Further names and addresses for the certificate that the agent makes.
+    #[arg(long, env = "FLEET_CHANNEL_HOSTS", value_delimiter = ',')]
+    pub channel_host: Vec<String>,
+
+    /// A Secret in the agent's namespace with tls.crt, tls.key and ca.crt. Without it the agent makes and renews its own.
+    #[arg(long, env = "FLEET_CHANNEL_CERTIFICATE_SECRET", conflicts_with = "channel_cert_file")]
+    pub channel_certificate_secret: Option<String>,
+
+    /// A file with the channel's certificate chain, PEM.
+    #[arg(long, env = "FLEET_CHANNEL_CERT_FILE", requires_all = ["channel_key_file", "channel_ca_file"])]
+    pub channel_cert_file: Option<PathBuf>,
+
+    /// A file with its key, PEM.
+    #[arg(long, env = "FLEET_CHANNEL_KEY_FILE")]
+    pub channel_key_file: Option<PathBuf>,
+
+    /// A file with the CA that members are told to trust, PEM.
+    #[arg(long, env = "FLEET_CHANNEL_CA_FILE")]
+    pub channel_ca_file: Option<PathBuf>,
+}
+
+/// Members and their inventory.
+#[derive(Debug, Clone, clap::Args)]
+pub struct MembershipArgs {
+    /// Expect the networking agents to join too.
+    #[arg(long, env = "FLEET_NETWORKING_AGENTS_ENABLED", action = ArgAction::Set, value_parser = go_bool,
+          default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub networking_agents_enabled: bool,
+
+    /// How long a member may be silent before its Healthy condition and its ClusterProfile say so.
+    #[arg(long, env = "FLEET_CLUSTER_UNHEALTHY_THRESHOLD", default_value = "60s",
+          value_parser = duration::ranged(seconds(30), seconds(3600)))]
+    pub cluster_unhealthy_threshold: Duration,
+
+    /// How long a leaving member has to answer before it is cleaned up without it.
+    #[arg(long, env = "FLEET_FORCE_DELETE_WAIT_TIME", default_value = "15m",
+          value_parser = duration::ranged(seconds(30), seconds(3600)))]
+    pub force_delete_wait_time: Duration,
+
+    /// Export a ClusterProfile for each joined member.
+    #[arg(long, env = "FLEET_ENABLE_CLUSTER_INVENTORY_APIS", action = ArgAction::Set, value_parser = go_bool,
+          default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub enable_cluster_inventory_apis: bool,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct AcceptedArgs {
+    #[arg(long, hide = true, default_value = "250", value_parser = qps(10_000.0), allow_negative_numbers = true)]
+    hub_api_qps: f64,
+    #[arg(long, hide = true, default_value = "1000", value_parser = burst(20_000))]
+    hub_api_burst: i32,
+    #[arg(long, hide = true, default_value = "250", value_parser = qps(1_000.0), allow_negative_numbers = true)]
+    leader_election_qps: f64,
+    #[arg(long, hide = true, default_value = "1000", value_parser = burst(2_000))]
+    leader_election_burst: i32,
+    #[arg(long, hide = true, default_value = "6h", value_parser = duration::ranged(seconds(3600), seconds(12 * 3600)))]
+    resync_period: Duration,
+    #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(i32).range(30..=200))]
+    max_fleet_size: i32,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, default_value = "true", num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    enable_v1beta1_apis: bool,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_pprof: Option<bool>,
+    #[arg(long, hide = true)]
+    pprof_port: Option<u16>,
+}
+
+impl Options {
+    /// Checks what one flag cannot say about itself.
+    ///
+    /// # Errors
+    /// A text for the user.
+    pub fn validate(&self) -> Result<(), String> {
+        let AcceptedArgs { hub_api_qps, hub_api_burst, leader_election_qps, leader_election_burst, .. } = self.accepted;
+        if !self.accepted.enable_v1beta1_apis {
+            return Err("the KubeFleet v1beta1 APIs are the storage version and must be enabled".to_owned());
+        }
+        burst_covers(hub_api_qps, hub_api_burst).map_err(|_| {
+            format!(
+                "Options.HubBurst: Invalid value: {hub_api_burst}: The burst limit for client-side throttling must be \
+                 greater than or equal to its QPS limit"
+            )
+        })?;
+        burst_covers(leader_election_qps, leader_election_burst).map_err(|_| {
+            format!(
+                "Options.LeaderElectionBurst: Invalid value: {leader_election_burst}: The burst limit for client-side \
+                 throttling of leader election related operations must be greater than or equal to its QPS limit"
+            )
+        })?;
+        if self.channel.channel_bind_address == Bind::Off {
+            return Err("--channel-bind-address: members need an address to connect to, such as :8443".to_owned());
+        }
+        if !self.channel.channel_advertise_address.is_empty()
+            && !self.channel.channel_advertise_address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+        {
+            let value = &self.channel.channel_advertise_address;
+            return Err(format!("--channel-advertise-address: {value:?} is not host:port"));
+        }
+        self.lease.validate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options, String> {
+        let options = Options::try_parse_from([&["hub-agent"], args].concat()).map_err(|e| e.to_string())?;
+        options.validate().map(|()| options)
+    }
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        let options = parse(&[]).unwrap();
+        assert_eq!(options.membership.force_delete_wait_time, seconds(900));
+        assert!(options.membership.enable_cluster_inventory_apis);
+        assert_eq!(options.namespace, "fleet-system");
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_their_range() {
+        let table = [
+            ("--force-delete-wait-time=29s", "duration must be in the range [30s, 1h]"),
+            ("--force-delete-wait-time=2h", "duration must be in the range [30s, 1h]"),
+            ("--cluster-unhealthy-threshold=1s", "duration must be in the range [30s, 1h]"),
+            ("--enable-v1beta1-apis=false", "must be enabled"),
+            ("--hub-api-burst=100", "Options.HubBurst: Invalid value: 100: The burst limit"),
+            ("--channel-bind-address=0", "members need an address"),
+            ("--channel-advertise-address=hub", "\"hub\" is not host:port"),
+        ];
+        for (flag, says) in table {
+            let error = parse(&[flag]).unwrap_err();
+            assert!(error.contains(says), "{flag}: {error}");
+        }
+    }
+}
