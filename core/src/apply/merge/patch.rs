@@ -97,7 +97,7 @@ fn set(key: &str, now: &[Value], wanted: &[Value], patch: &mut Fields) {
     let added: Vec<&Value> = wanted.iter().filter(|item| !has(now, item)).collect();
     let deleted: Vec<&Value> = now.iter().filter(|item| !has(wanted, item)).collect();
     let kept = now.iter().filter(|item| has(wanted, item));
-    if !kept.chain(added.iter().copied()).eq(wanted.iter()) {
+    if !kept.eq(wanted) {
         patch.insert(format!("$setElementOrder/{key}"), json!(wanted));
     }
     if !deleted.is_empty() {
@@ -134,10 +134,9 @@ fn keyed(
     }
     let deleted = now.iter().filter(|item| find(wanted, item).is_none());
     changes.extend(deleted.map(|item| json!({"$patch": "delete", merge_key: item[merge_key]})));
-    // Without a word about order the API server keeps the live one and appends what is new.
-    let kept = now.iter().filter(|item| find(wanted, item).is_some());
-    let appended = wanted.iter().filter(|item| find(now, item).is_none());
-    if !kept.chain(appended).zip(wanted).all(|(a, b)| id.same(a, b)) {
+    // Without a word about order the API server keeps the live one, but puts what is new first.
+    let kept: Vec<&Value> = now.iter().filter(|item| find(wanted, item).is_some()).collect();
+    if kept.len() < wanted.len() || !kept.iter().zip(wanted).all(|(a, b)| id.same(a, b)) {
         let order: Vec<Value> = wanted.iter().map(|item| json!({merge_key: item[merge_key]})).collect();
         patch.insert(format!("$setElementOrder/{key}"), Value::Array(order));
     }

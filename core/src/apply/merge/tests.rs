@@ -70,9 +70,10 @@ fn serve(live: &Value, patch: &Value, rules: &Rules) -> Value {
 fn serve_list(now: &[Value], items: &[Value], rules: &Rules) -> Vec<Value> {
     match &rules.list {
         rules::ListRule::Replace => items.to_vec(),
-        rules::ListRule::Set => now
+        rules::ListRule::Set => items
             .iter()
-            .chain(items.iter().filter(|item| !now.contains(item)))
+            .filter(|item| !now.contains(item))
+            .chain(now)
             .cloned()
             .collect(),
         rules::ListRule::Keyed { key, .. } => {
@@ -89,7 +90,8 @@ fn serve_list(now: &[Value], items: &[Value], rules: &Rules) -> Vec<Value> {
                     (Some(at), None) => {
                         out[at] = serve(&out[at], item, &rules.element());
                     }
-                    (None, None) => out.push(item.clone()),
+                    // New elements come first, unless an order is given.
+                    (None, None) => out.insert(0, item.clone()),
                     (None, Some(_)) => {}
                 }
             }
@@ -172,7 +174,7 @@ fn a_plain_merge_keeps_other_owners_under_a_lock() {
     let manifest = json!({"metadata": {"ownerReferences": [{"uid": "ours"}], "finalizers": ["mine"]}});
     let patch = create("", &manifest, &live, None).unwrap().unwrap();
     assert!(patch.locked);
-    let expected = json!({"ownerReferences": [{"uid": "ours"}, {"uid": "other"}], "finalizers": ["mine", "theirs"]});
+    let expected = json!({"ownerReferences": [{"uid": "other"}, {"uid": "ours"}], "finalizers": ["theirs", "mine"]});
     assert_eq!(patch.body["metadata"], expected);
     let labels = create("", &json!({"metadata": {"labels": {"a": "b"}}}), &live, None)
         .unwrap()

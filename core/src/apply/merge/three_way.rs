@@ -176,16 +176,15 @@ fn part<'v>(item: &'v Value, name: &str, default: Option<&'v Value>) -> Option<&
         .filter(|value| !value.is_null() && !value.is_object() && !value.is_array())
 }
 
-/// Puts `ours`, in the manifest's order, between `others`, in the live order: another's element comes first only where
-/// the live list says so. This is the order that the API server makes of `$setElementOrder`.
+/// Puts `ours`, in the manifest's order, between `others`, in the live order: another's element comes first where the
+/// live list says so, and before what is new. This is the order that the API server makes of `$setElementOrder`.
 fn interleave(others: Vec<Value>, ours: Vec<Value>, live_index: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
     let mut merged = Vec::with_capacity(others.len() + ours.len());
     let mut others = others.into_iter().peekable();
     for item in ours {
-        if let Some(at) = live_index(&item) {
-            while let Some(other) = others.next_if(|other| live_index(other).is_some_and(|before| before < at)) {
-                merged.push(other);
-            }
+        let at = live_index(&item).unwrap_or(usize::MAX);
+        while let Some(other) = others.next_if(|other| live_index(other).is_some_and(|before| before < at)) {
+            merged.push(other);
         }
         merged.push(item);
     }
