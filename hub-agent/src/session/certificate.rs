@@ -16,6 +16,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
+use x509_parser::extensions::GeneralName;
 
 /// Members reconnect through a leaf change without noticing, so a short life costs nothing.
 const LEAF_DAYS: i64 = 90;
@@ -32,7 +33,7 @@ const CERT: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
 /// What a Secret's data amounts to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Serving {
     /// PEM of the CA that members are told to trust.
     pub(crate) ca: String,
@@ -40,6 +41,15 @@ pub(crate) struct Serving {
     pub(crate) chain: String,
     /// PEM of its key.
     pub(crate) key: String,
+}
+
+impl std::fmt::Debug for Serving {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving")
+            .field("chain", &self.chain)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a certificate cannot be used.
@@ -77,6 +87,28 @@ impl Serving {
         };
         serving.not_after()?; // a leaf that cannot be read is refused here, where its field can be named
         Ok(serving)
+    }
+
+    /// Whether the leaf is good for all of these names and addresses.
+    pub(crate) fn covers(&self, hosts: &[String]) -> bool {
+        let Ok(der) = CertificateDer::from_pem_slice(self.chain.as_bytes()) else {
+            return false;
+        };
+        let Ok((_, leaf)) = x509_parser::parse_x509_certificate(&der) else {
+            return false;
+        };
+        let Ok(Some(names)) = leaf.subject_alternative_name() else {
+            return hosts.is_empty();
+        };
+        hosts.iter().all(|host| {
+            let address: Option<std::net::IpAddr> = host.parse().ok();
+            names.value.general_names.iter().any(|name| match (name, address) {
+                (GeneralName::DNSName(name), None) => name.eq_ignore_ascii_case(host),
+                (GeneralName::IPAddress(bytes), Some(std::net::IpAddr::V4(ip))) => *bytes == ip.octets(),
+                (GeneralName::IPAddress(bytes), Some(std::net::IpAddr::V6(ip))) => *bytes == ip.octets(),
+                _ => false,
+            })
+        })
     }
 
     /// When the leaf stops being valid.
@@ -213,6 +245,9 @@ mod tests {
     fn what_is_made_can_be_served_and_is_renewed_a_month_before_its_end() {
         let serving = Serving::from_data(&make(&BTreeMap::new(), &hosts(), now()).unwrap()).unwrap();
         serving.server_config(Some(&serving.ca)).unwrap();
+        assert!(serving.covers(&hosts()));
+        assert!(!serving.covers(&["other.example.com".into()]) && !serving.covers(&["10.0.0.1".into()]));
+        assert!(!format!("{serving:?}").contains("PRIVATE KEY"));
         assert_eq!(serving.not_after().unwrap().to_string(), "2026-04-01T00:00:00Z");
         assert_eq!(serving.renew_at().unwrap().to_string(), "2026-03-02T00:00:00Z");
     }

@@ -25,7 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) type Connection = TlsStream<TcpStream>;
 
 /// Binds `address`; the error names it.
-pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|e| {
         anyhow::anyhow!("cannot listen for members on {address}: {e}; choose another --channel-bind-address")
     })

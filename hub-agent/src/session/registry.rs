@@ -1,0 +1,187 @@
+//! Who is connected to this replica, and who has to go.
+//!
+//! The InternalMemberCluster's annotation is what counts across replicas: whoever accepts a session writes it there
+//! first, and every replica closes the session that it no longer names. This registry only finds the local one.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use fleet_api::{
+    cluster::{InternalMemberCluster, MemberCluster},
+    names::ClusterName,
+};
+use fleet_core::session::{
+    epoch::{SessionId, Standing, standing, stored},
+    hello::may_continue,
+    identity::Caller,
+};
+use fleet_proto::convert::RejectCode;
+use fleet_runtime::{Key, cache::Store};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+/// Why a session ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Close {
+    /// What the member is told.
+    pub(super) code: RejectCode,
+    /// The same for people.
+    pub(super) message: String,
+    /// When it may come back; zero leaves it to the member.
+    pub(super) retry_after: Duration,
+    /// The newer leader of the same cluster, if there is one: then the member stops applying.
+    pub(super) fenced: Option<SessionId>,
+}
+
+impl Close {
+    pub(super) fn new(code: RejectCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            retry_after: Duration::ZERO,
+            fenced: None,
+        }
+    }
+}
+
+/// A session of this replica, as others see it.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) id: SessionId,
+    pub(super) imc_uid: String,
+    pub(super) caller: Caller,
+    pub(super) cluster: ClusterName,
+    closing: watch::Sender<Option<Close>>,
+    /// Its InternalMemberCluster has changed.
+    pub(super) changed: Notify,
+}
+
+impl Live {
+    pub(super) fn new(id: SessionId, imc_uid: String, caller: Caller, cluster: ClusterName) -> Self {
+        Self {
+            id,
+            imc_uid,
+            caller,
+            cluster,
+            closing: watch::Sender::new(None),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Asks the session to end. The first reason stays.
+    pub(super) fn close(&self, why: Close) {
+        self.closing.send_if_modified(|closing| {
+            let first = closing.is_none();
+            if first {
+                *closing = Some(why);
+            }
+            first
+        });
+    }
+
+    pub(super) fn closing(&self) -> watch::Receiver<Option<Close>> {
+        self.closing.subscribe()
+    }
+}
+
+/// The local sessions, by member.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Registry(Arc<Mutex<HashMap<String, Arc<Live>>>>);
+
+impl Registry {
+    /// Puts a session in. An older one of the same member ends.
+    pub(super) fn insert(&self, live: Arc<Live>) {
+        let older = self.0.lock().insert(live.cluster.as_str().to_owned(), live.clone());
+        if let Some(older) = older {
+            older.close(superseded(&older.id, &live.id));
+        }
+    }
+
+    /// Takes a session out, unless a newer one has taken its place.
+    pub(super) fn remove(&self, live: &Arc<Live>) {
+        let mut sessions = self.0.lock();
+        if sessions
+            .get(live.cluster.as_str())
+            .is_some_and(|other| Arc::ptr_eq(other, live))
+        {
+            sessions.remove(live.cluster.as_str());
+        }
+    }
+
+    fn get(&self, member: &str) -> Option<Arc<Live>> {
+        self.0.lock().get(member).cloned()
+    }
+
+    /// Ends the sessions that MemberClusters and InternalMemberClusters no longer allow. Never ends itself.
+    pub(super) async fn watch(self, members: Store<MemberCluster>, internals: Store<InternalMemberCluster>) {
+        let (mut of_members, mut of_internals) = (members.subscribe(), internals.subscribe());
+        loop {
+            let name = tokio::select! {
+                change = of_members.next() => change.key.name().to_owned(),
+                change = of_internals.next() => change.key.name().to_owned(),
+            };
+            let Some(live) = self.get(&name) else { continue };
+            match verdict(&live, &members, &internals) {
+                Some(close) => live.close(close),
+                None => live.changed.notify_one(),
+            }
+        }
+    }
+}
+
+/// Whether a session has to end, as the stores stand now.
+pub(super) fn verdict(
+    live: &Live,
+    members: &Store<MemberCluster>,
+    internals: &Store<InternalMemberCluster>,
+) -> Option<Close> {
+    let mc = members.get(&Key::cluster(live.cluster.as_str()));
+    if mc.is_none() {
+        return Some(Close::new(RejectCode::NotMember, "the MemberCluster is gone"));
+    }
+    if !may_continue(&live.caller, &live.cluster, mc.as_deref()) {
+        return Some(Close::new(
+            RejectCode::PermissionDenied,
+            "the MemberCluster's spec.identity has changed",
+        ));
+    }
+    let Some(imc) = internals.get(&imc_key(&live.cluster)) else {
+        return Some(Close::new(RejectCode::NotMember, "the InternalMemberCluster is gone"));
+    };
+    // Opened again, the session gets its place in the new object, and the member reports everything to it.
+    let again = |message| {
+        Some(Close {
+            retry_after: Duration::from_millis(100),
+            ..Close::new(RejectCode::Unavailable, message)
+        })
+    };
+    if imc.metadata.uid.as_deref() != Some(live.imc_uid.as_str()) {
+        return again("the InternalMemberCluster was created anew");
+    }
+    let named = stored(&imc);
+    if named.is_none() {
+        return again("the InternalMemberCluster no longer names the session");
+    }
+    match standing(&live.id, named) {
+        Standing::Current => None,
+        Standing::Fenced(other) => Some(match other {
+            Some(other) => superseded(&live.id, &other),
+            None => Close::new(RejectCode::Superseded, "another session speaks for this member"),
+        }),
+    }
+}
+
+fn superseded(mine: &SessionId, other: &SessionId) -> Close {
+    Close {
+        // A process that reconnects supersedes itself; only a newer leader means "stop applying".
+        fenced: (other.lease_transitions > mine.lease_transitions).then(|| other.clone()),
+        ..Close::new(
+            RejectCode::Superseded,
+            format!("session {} speaks for this member now", other.session),
+        )
+    }
+}
+
+/// The key of a member's InternalMemberCluster.
+pub(super) fn imc_key(cluster: &ClusterName) -> Key {
+    Key::namespaced(cluster.namespace(), cluster.as_str())
+}
