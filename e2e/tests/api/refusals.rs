@@ -115,7 +115,7 @@ fn collect(schema: &Value, root: &Value, pointer: &str, shown: &str, cases: &mut
         let many = vec![item.clone(); usize::try_from(limit).expect("small") + 1];
         case(
             with(json!(many)),
-            format!("{shown}: Too many: {}: must have at most {limit} items", limit + 1),
+            format!("{shown}: Too many: {}: must have at most {limit} item", limit + 1),
         );
     }
     if schema.get("minItems").and_then(Value::as_u64) == Some(1) {

@@ -97,7 +97,7 @@ fn on_create() -> Vec<(&'static [&'static str], Value, &'static str)> {
         ),
         (
             PLACEMENTS,
-            json!({"strategy": {"reportBackStrategy": {"type": "Mirror"}}}),
+            json!({"strategy": {"reportBackStrategy": {"type": "Mirror", "destination": null}}}),
             "when reportBackStrategy.type is 'Mirror', a destination must be specified",
         ),
         (
