@@ -3,7 +3,7 @@
 use fleet_api::placement::{ClusterSelectorTerm, OverridePolicy, OverrideRule};
 
 use super::Cluster;
-use crate::selection::labels::{self, BadSelector};
+use crate::scheduler::{BadSelector, Selector};
 
 /// A rule that cannot be matched against any cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +56,8 @@ pub fn matching<'a>(
 }
 
 fn term_matches(term: &ClusterSelectorTerm, cluster: &Cluster<'_>) -> Result<bool, BadSelector> {
-    term.label_selector
-        .as_ref()
-        .map_or(Ok(false), |selector| labels::matches(selector, cluster.labels))
+    let Some(selector) = &term.label_selector else {
+        return Ok(false);
+    };
+    Ok(Selector::new(selector)?.matches(cluster.labels))
 }

@@ -14,6 +14,7 @@
 
 mod blocked;
 mod budget;
+mod observe;
 mod readiness;
 #[cfg(test)]
 mod sequences;
@@ -26,6 +27,7 @@ use jiff::Timestamp;
 
 pub use blocked::{Blocked, Waiting};
 pub use budget::{Amount, Budget, Target};
+pub use observe::{Goal, apply_strategy};
 pub use readiness::{Readiness, readiness};
 
 /// Everything that a rolling update is decided from.

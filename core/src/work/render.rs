@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use fleet_api::names::{self, PlacementKey};
 use fleet_api::raw::RawJson;
-use serde_json::Value;
 
 use super::Failure;
 use super::envelope::{self, EnvelopeKind};
 use super::group::{Group, Snapshot};
+use crate::apply::canonical::encode;
 use crate::overrides::choose::ClusterScoped;
 use crate::overrides::{Overrides, Rendered};
 use crate::selection::ObjectId;
@@ -143,28 +143,6 @@ impl Piece {
 ///
 /// Of a stored Work it can be taken once, when the Work is decoded, so that the manifests need not be kept.
 pub fn content_hash(manifests: &[RawJson]) -> String {
-    let values: Vec<Value> = manifests.iter().map(|manifest| normal(manifest.to_value())).collect();
-    names::sha256_hex(Value::from(values).to_string())
-}
-
-/// Whole numbers are whole numbers, however they are written: the API server gives `1.0` back as `1`.
-fn normal(value: Value) -> Value {
-    match value {
-        Value::Object(map) => map.into_iter().map(|(key, value)| (key, normal(value))).collect(),
-        Value::Array(list) => list.into_iter().map(normal).collect(),
-        Value::Number(number) => {
-            let whole = number
-                .as_f64()
-                .filter(|n| !number.is_i64() && !number.is_u64() && n.fract() == 0.0);
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "within the range in which every double is exact"
-            )]
-            match whole.filter(|n| n.abs() < 9e15) {
-                Some(whole) => Value::from(whole as i64),
-                None => Value::Number(number),
-            }
-        }
-        other => other,
-    }
+    let values: Vec<String> = manifests.iter().map(|manifest| encode(&manifest.to_value())).collect();
+    names::sha256_hex(values.join("\n"))
 }

@@ -1,0 +1,241 @@
+//! From API objects to what a plan is made from.
+
+use fleet_api::annotations::PREVIOUS_BINDING_STATE;
+use fleet_api::conditions::binding::RolloutStarted;
+use fleet_api::conditions::{self, Detailed, Status, Words as _};
+use fleet_api::placement::{
+    ApplyStrategy, ApplyStrategyType, BindingSpec, BindingState, BindingStatus, PlacementPolicy, PlacementType,
+    RollingUpdate, ServerSideApplyConfig,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{Amount, Blocked, Budget, Content, Member, State, Target, readiness};
+use crate::overrides::choose::Lists;
+
+/// What a binding should name, and what is known of its cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Goal<'a> {
+    /// The latest master snapshot; none if there is none yet.
+    pub snapshot: Option<&'a str>,
+    /// The overrides for its cluster, or why they cannot be told.
+    pub overrides: Result<&'a Lists, &'a str>,
+    /// The placement's apply strategy, defaults filled in.
+    pub apply_strategy: &'a ApplyStrategy,
+    /// Whether its MemberCluster exists.
+    pub cluster_exists: bool,
+}
+
+impl Budget {
+    /// What the strategy says; absent is the default.
+    pub fn of(strategy: Option<&RollingUpdate>) -> Self {
+        strategy.map_or_else(Self::default, |strategy| Self {
+            max_unavailable: Amount::parse(&strategy.max_unavailable),
+            max_surge: Amount::parse(&strategy.max_surge),
+            unavailable_period: SignedDuration::from_secs(strategy.unavailable_period_seconds.max(0)),
+        })
+    }
+}
+
+impl Target {
+    /// What the policy says. `found` is the number of selected clusters if the scheduler has said, for the placement of
+    /// today, that it could not find all.
+    pub fn of(policy: Option<&PlacementPolicy>, number_of_clusters: Option<i32>, found: Option<u32>) -> Self {
+        let wanted = |policy: &PlacementPolicy| match policy.placement_type {
+            PlacementType::PickAll => None,
+            PlacementType::PickN => {
+                let number = number_of_clusters.or(policy.number_of_clusters).unwrap_or_default();
+                Some(u32::try_from(number).unwrap_or_default())
+            }
+            PlacementType::PickFixed => Some(u32::try_from(policy.cluster_names.len()).unwrap_or(u32::MAX)),
+        };
+        policy
+            .and_then(wanted)
+            .map_or(Self::AllPicked, |wanted| Self::Clusters { wanted, found })
+    }
+}
+
+/// The apply strategy that bindings get: the placement's, with what an absent webhook would have filled in.
+pub fn apply_strategy(placement: Option<&ApplyStrategy>) -> ApplyStrategy {
+    let mut strategy = placement.cloned().unwrap_or_default();
+    if strategy.type_ == ApplyStrategyType::ServerSideApply && strategy.server_side_apply_config.is_none() {
+        strategy.server_side_apply_config = Some(ServerSideApplyConfig { force: false });
+    }
+    strategy
+}
+
+impl Member {
+    /// A binding of either scope; none if its state is one that this version does not know, which is left alone.
+    pub fn of(
+        metadata: &ObjectMeta,
+        spec: &BindingSpec,
+        status: Option<&BindingStatus>,
+        goal: &Goal<'_>,
+        unavailable_period: SignedDuration,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let state = match spec.state {
+            BindingState::Scheduled => State::Scheduled,
+            BindingState::Bound => State::Bound,
+            BindingState::Unscheduled => State::Unscheduled,
+            BindingState::Unknown(_) => return None,
+        };
+        let list = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let generation = metadata.generation.unwrap_or_default();
+        let deleting = metadata.deletion_timestamp.is_some();
+        let (readiness, reports_diff) = readiness(list, generation, deleting, unavailable_period, now);
+        let was_bound = metadata
+            .annotations
+            .as_ref()
+            .and_then(|a| a.get(PREVIOUS_BINDING_STATE))
+            .map(String::as_str);
+        let started = conditions::fresh(list, RolloutStarted::TYPE, generation).map(Status::of);
+        Some(Self {
+            binding: metadata.name.clone().unwrap_or_default(),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            cluster: spec.target_cluster.clone(),
+            state,
+            deleting,
+            holds_content: !spec.resource_snapshot_name.is_empty() || was_bound == Some("Bound"),
+            content: content(spec, goal),
+            readiness,
+            reports_diff,
+            started: started
+                .filter(|status| *status != Status::Unknown)
+                .map(|status| status == Status::True),
+            strategy_differs: spec.apply_strategy.as_ref() != Some(goal.apply_strategy),
+            cluster_exists: goal.cluster_exists,
+        })
+    }
+}
+
+fn content(spec: &BindingSpec, goal: &Goal<'_>) -> Content {
+    match goal.overrides {
+        Err(why) => Content::Unknown(why.into()),
+        Ok(lists)
+            if Some(spec.resource_snapshot_name.as_str()) == goal.snapshot
+                && spec.cluster_resource_override_snapshots == lists.cluster_wide
+                && spec.resource_override_snapshots == lists.namespaced =>
+        {
+            Content::Current
+        }
+        Ok(_) => Content::Outdated,
+    }
+}
+
+impl Blocked {
+    /// The condition that says it.
+    pub fn state(&self) -> Detailed<RolloutStarted> {
+        RolloutStarted::NotStartedYet.with_detail(self.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_api::placement::NamespacedName;
+    use serde_json::json;
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "mostly called with a literal")]
+    fn member(spec: serde_json::Value, goal: &Goal<'_>) -> Member {
+        let mut whole = json!({
+            "state": "Bound", "resourceSnapshotName": "crp-1-snapshot", "schedulingPolicySnapshotName": "crp-0",
+            "targetCluster": "c1", "clusterDecision": { "clusterName": "c1", "selected": true, "reason": "" },
+            "applyStrategy": { "type": "ClientSideApply" },
+        });
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let spec: BindingSpec = serde_json::from_value(whole).unwrap();
+        let metadata = ObjectMeta {
+            name: Some("b".into()),
+            generation: Some(2),
+            ..ObjectMeta::default()
+        };
+        Member::of(
+            &metadata,
+            &spec,
+            None,
+            goal,
+            SignedDuration::ZERO,
+            Timestamp::UNIX_EPOCH,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_binding_is_outdated_by_snapshot_or_overrides() {
+        let strategy = apply_strategy(None);
+        let lists = Lists {
+            cluster_wide: vec!["cro-0".into()],
+            namespaced: vec![NamespacedName {
+                name: "ro-0".into(),
+                namespace: "app".into(),
+            }],
+        };
+        let goal = Goal {
+            snapshot: Some("crp-1-snapshot"),
+            overrides: Ok(&lists),
+            apply_strategy: &strategy,
+            cluster_exists: true,
+        };
+        let named = json!({
+            "clusterResourceOverrideSnapshots": ["cro-0"],
+            "resourceOverrideSnapshots": [{ "name": "ro-0", "namespace": "app" }],
+        });
+        let current = member(named.clone(), &goal);
+        assert_eq!((current.content, current.strategy_differs), (Content::Current, false));
+        assert_eq!(member(json!({}), &goal).content, Content::Outdated);
+        let newer = Goal {
+            snapshot: Some("crp-2-snapshot"),
+            ..goal
+        };
+        assert_eq!(member(named.clone(), &newer).content, Content::Outdated);
+        let unknown = Goal {
+            overrides: Err("no such cluster"),
+            ..goal
+        };
+        assert_eq!(
+            member(named, &unknown).content,
+            Content::Unknown("no such cluster".into())
+        );
+    }
+
+    #[test]
+    fn absent_strategies_get_their_defaults() {
+        let given: ApplyStrategy = serde_json::from_value(json!({ "type": "ServerSideApply" })).unwrap();
+        assert_eq!(
+            apply_strategy(Some(&given)).server_side_apply_config,
+            Some(ServerSideApplyConfig { force: false })
+        );
+        assert_eq!(apply_strategy(None), ApplyStrategy::default());
+        assert_eq!(Budget::of(None), Budget::of(Some(&RollingUpdate::default())));
+    }
+
+    #[test]
+    fn the_target_is_the_policys() {
+        let policy = |json| serde_json::from_value::<PlacementPolicy>(json).unwrap();
+        let fixed = policy(json!({ "placementType": "PickFixed", "clusterNames": ["a", "b"] }));
+        assert_eq!(
+            Target::of(Some(&fixed), None, Some(1)),
+            Target::Clusters {
+                wanted: 2,
+                found: Some(1)
+            }
+        );
+        let n = policy(json!({ "placementType": "PickN", "numberOfClusters": 3 }));
+        assert_eq!(
+            Target::of(Some(&n), Some(5), None),
+            Target::Clusters { wanted: 5, found: None }
+        );
+        assert_eq!(Target::of(None, None, None), Target::AllPicked);
+    }
+
+    #[test]
+    fn the_reason_follows_the_known_sentence() {
+        let blocked = Blocked::Overrides("cluster c1 is not found".into());
+        assert_eq!(
+            blocked.state().message(),
+            "The resources cannot be updated to the latest because of the rollout strategy; cluster c1 is not found"
+        );
+    }
+}
