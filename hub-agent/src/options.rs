@@ -132,7 +132,13 @@ impl Options {
     /// # Errors
     /// A text for the user.
     pub fn validate(&self) -> Result<(), String> {
-        let AcceptedArgs { hub_api_qps, hub_api_burst, leader_election_qps, leader_election_burst, .. } = self.accepted;
+        let AcceptedArgs {
+            hub_api_qps,
+            hub_api_burst,
+            leader_election_qps,
+            leader_election_burst,
+            ..
+        } = self.accepted;
         if !self.accepted.enable_v1beta1_apis {
             return Err("the KubeFleet v1beta1 APIs are the storage version and must be enabled".to_owned());
         }
@@ -152,7 +158,11 @@ impl Options {
             return Err("--channel-bind-address: members need an address to connect to, such as :8443".to_owned());
         }
         if !self.channel.channel_advertise_address.is_empty()
-            && !self.channel.channel_advertise_address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+            && self
+                .channel
+                .channel_advertise_address
+                .rsplit_once(':')
+                .is_none_or(|(_, port)| port.parse::<u16>().is_err())
         {
             let value = &self.channel.channel_advertise_address;
             return Err(format!("--channel-advertise-address: {value:?} is not host:port"));
@@ -188,11 +198,20 @@ mod tests {
     #[test]
     fn wrong_values_are_refused_with_their_range() {
         let table = [
-            ("--force-delete-wait-time=29s", "duration must be in the range [30s, 1h]"),
+            (
+                "--force-delete-wait-time=29s",
+                "duration must be in the range [30s, 1h]",
+            ),
             ("--force-delete-wait-time=2h", "duration must be in the range [30s, 1h]"),
-            ("--cluster-unhealthy-threshold=1s", "duration must be in the range [30s, 1h]"),
+            (
+                "--cluster-unhealthy-threshold=1s",
+                "duration must be in the range [30s, 1h]",
+            ),
             ("--enable-v1beta1-apis=false", "must be enabled"),
-            ("--hub-api-burst=100", "Options.HubBurst: Invalid value: 100: The burst limit"),
+            (
+                "--hub-api-burst=100",
+                "Options.HubBurst: Invalid value: 100: The burst limit",
+            ),
             ("--channel-bind-address=0", "members need an address"),
             ("--channel-advertise-address=hub", "\"hub\" is not host:port"),
         ];

@@ -89,6 +89,14 @@ impl Tasks {
         });
     }
 
+    /// Starts a task that would never end, such as a watch; it is dropped when told to stop.
+    pub fn spawn_endless(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.spawn_forever(name, async move {
+            stop.run_until_cancelled(task).await;
+        });
+    }
+
     /// Waits until every task has ended.
     ///
     /// # Errors

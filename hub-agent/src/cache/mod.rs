@@ -41,7 +41,10 @@ pub struct Caches {
 impl Caches {
     /// Starts the watches.
     pub fn start(client: &Client, profiles_in: Option<&str>, tasks: &mut Tasks) -> Self {
-        let ours = || Selection { labels: Some(format!("{}={}", labels::IS_FLEET_RESOURCE, labels::TRUE)), ..Selection::default() };
+        let ours = || Selection {
+            labels: Some(format!("{}={}", labels::IS_FLEET_RESOURCE, labels::TRUE)),
+            ..Selection::default()
+        };
         Self {
             members: guarded(client, "memberclusters", tasks),
             internals: guarded(client, "internalmemberclusters", tasks),
@@ -49,7 +52,12 @@ impl Caches {
             roles: plain(Api::all(client.clone()), "roles", ours(), tasks),
             role_bindings: plain(Api::all(client.clone()), "rolebindings", ours(), tasks),
             profiles: profiles_in.map(|namespace| {
-                plain(Api::namespaced(client.clone(), namespace), "clusterprofiles", Selection::default(), tasks)
+                plain(
+                    Api::namespaced(client.clone(), namespace),
+                    "clusterprofiles",
+                    Selection::default(),
+                    tasks,
+                )
             }),
         }
     }
@@ -57,19 +65,19 @@ impl Caches {
     /// Waits until every store has been filled once; `health` says which is not.
     pub async fn synced(&self, health: &Health) {
         let check = health.check("informer-cache");
-        let stores: [(&str, std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>>); 5] = [
-            ("memberclusters", Box::pin(self.members.synced())),
-            ("internalmemberclusters", Box::pin(self.internals.synced())),
-            ("namespaces", Box::pin(self.namespaces.synced())),
-            ("roles", Box::pin(self.roles.synced())),
-            ("rolebindings", Box::pin(self.role_bindings.synced())),
-        ];
-        for (name, synced) in stores {
-            check.not_ready(format!("{name} are not listed yet"));
-            synced.await;
-        }
+        let next = |name: &str| check.not_ready(format!("{name} are not listed yet"));
+        next("memberclusters");
+        self.members.synced().await;
+        next("internalmemberclusters");
+        self.internals.synced().await;
+        next("namespaces");
+        self.namespaces.synced().await;
+        next("roles");
+        self.roles.synced().await;
+        next("rolebindings");
+        self.role_bindings.synced().await;
         if let Some(profiles) = &self.profiles {
-            check.not_ready("clusterprofiles are not listed yet");
+            next("clusterprofiles");
             profiles.synced().await;
         }
         check.ready();
@@ -80,7 +88,12 @@ impl Caches {
 fn guarded<K: Kind>(client: &Client, name: &'static str, tasks: &mut Tasks) -> Store<K> {
     let store = Store::<K>::new(name);
     let api = Api::<Guarded<K>>::all(client.clone());
-    tasks.spawn_forever(name, store.clone().watch(api, Selection::default(), |guarded| guarded.0.map_err(|odd| odd.error)));
+    tasks.spawn_endless(
+        name,
+        store
+            .clone()
+            .watch(api, Selection::default(), |guarded| guarded.0.map_err(|odd| odd.error)),
+    );
     store
 }
 
@@ -89,7 +102,7 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     let store = Store::<K>::new(name);
-    tasks.spawn_forever(name, store.clone().watch(api, selection, cache::plain));
+    tasks.spawn_endless(name, store.clone().watch(api, selection, cache::plain));
     store
 }
 

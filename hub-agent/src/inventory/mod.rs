@@ -87,10 +87,16 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
     for profile in ctx.profiles.all() {
         queue.add(Key::cluster(profile.metadata.name.clone().unwrap_or_default()));
     }
-    let passes = controller::run(queue.clone(), controller::Options::new("cluster-inventory"), measures, stop, {
-        let ctx = ctx.clone();
-        move |key| pass(ctx.clone(), key)
-    });
+    let passes = controller::run(
+        queue.clone(),
+        controller::Options::new("cluster-inventory"),
+        measures,
+        stop,
+        {
+            let ctx = ctx.clone();
+            move |key| pass(ctx.clone(), key)
+        },
+    );
     tokio::select! {
         () = passes => {}
         _ = feeds => {}
@@ -98,8 +104,17 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
 }
 
 /// What a profile shows of a status; observation times are not part of it.
-fn values(status: &fleet_api::cluster::MemberClusterStatus) -> (Vec<(String, String)>, Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>) {
-    let properties = status.properties.iter().map(|(name, p)| (name.clone(), p.value.clone())).collect();
+fn values(
+    status: &fleet_api::cluster::MemberClusterStatus,
+) -> (
+    Vec<(String, String)>,
+    Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
+) {
+    let properties = status
+        .properties
+        .iter()
+        .map(|(name, p)| (name.clone(), p.value.clone()))
+        .collect();
     let agents = status.agent_status.iter().flat_map(|a| a.conditions.clone()).collect();
     (properties, agents)
 }
@@ -168,16 +183,34 @@ async fn delete(ctx: &Context, member: &Key) -> Result<(), Error> {
 /// Takes our finalizer off the MemberCluster.
 async fn release(ctx: &Context, member: &Key) -> Result<(), Error> {
     let api = Api::<MemberCluster>::all(ctx.client.clone());
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
     let body = || {
         let mc = ctx.members.get(member)?;
-        let after: Vec<_> =
-            mc.metadata.finalizers.iter().flatten().filter(|f| *f != finalizers::CLUSTER_PROFILE).cloned().collect();
+        let after: Vec<_> = mc
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .filter(|f| *f != finalizers::CLUSTER_PROFILE)
+            .cloned()
+            .collect();
         let patch = patch::pinned(json!({ "metadata": { "finalizers": after } }), &*mc);
         let (api, params) = (&api, &params);
         Some(async move { api.patch(member.name(), params, &Patch::Merge(patch)).await })
     };
-    match ctx.writes.write(Lane::Objects, Target::new("MemberCluster", member.clone()), member, body).await {
+    match ctx
+        .writes
+        .write(
+            Lane::Objects,
+            Target::new("MemberCluster", member.clone()),
+            member,
+            body,
+        )
+        .await
+    {
         Some(Ok(mc)) if mc.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
             ctx.members.deleted(member, mc.metadata.uid.as_deref());
             Ok(())
@@ -209,7 +242,7 @@ async fn ensure(ctx: &Context, member: &Key, wanted: &Wanted) -> Result<(), Erro
             "spec": { "displayName": wanted.display_name, "clusterManager": { "name": MANAGER } },
         });
         let (api, apply) = (&api, &apply);
-        (!as_it_should).then(|| async move { api.patch(member.name(), apply, &Patch::Apply(profile)).await })
+        (!as_it_should).then_some(async move { api.patch(member.name(), apply, &Patch::Apply(profile)).await })
     };
     match ctx.writes.write(Lane::Objects, ctx.target(member), member, body).await {
         None => {}
@@ -220,14 +253,19 @@ async fn ensure(ctx: &Context, member: &Key, wanted: &Wanted) -> Result<(), Erro
         Some(Err(error)) => return Err(Error::Profile("apply", error)),
     }
 
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
     let now = ctx.clock.now();
     let mut failed = None;
     let body = || {
         let found = ctx.profiles.get(&key)?;
         let before = found.status.clone().unwrap_or_default();
         let after = status(&before, wanted, found.metadata.generation.unwrap_or_default(), now);
-        let patch = patch::between(&before, &after).map_err(|error| failed = Some(error)).ok()??;
+        let patch = patch::between(&before, &after)
+            .map_err(|error| failed = Some(error))
+            .ok()??;
         let patch = patch::pinned(json!({ "status": patch }), &*found);
         let (api, params) = (&api, &params);
         Some(async move { api.patch_status(member.name(), params, &Patch::Merge(patch)).await })
@@ -246,13 +284,26 @@ async fn ensure(ctx: &Context, member: &Key, wanted: &Wanted) -> Result<(), Erro
     }
 }
 
-fn status(before: &ClusterProfileStatus, wanted: &Wanted, generation: i64, now: jiff::Timestamp) -> ClusterProfileStatus {
+fn status(
+    before: &ClusterProfileStatus,
+    wanted: &Wanted,
+    generation: i64,
+    now: jiff::Timestamp,
+) -> ClusterProfileStatus {
     let mut status = before.clone();
     let health: &ControlPlaneHealthy = &wanted.health;
     conditions::set(&mut status.conditions, health, generation, now);
-    if let Some(Facts { version, server, certificate_authority_data, properties }) = &wanted.facts {
+    if let Some(Facts {
+        version,
+        server,
+        certificate_authority_data,
+        properties,
+    }) = &wanted.facts
+    {
         if version.is_some() {
-            status.version = Some(Version { kubernetes: version.clone() });
+            status.version = Some(Version {
+                kubernetes: version.clone(),
+            });
         }
         status.access_providers = vec![AccessProvider {
             name: MANAGER.to_owned(),
@@ -261,7 +312,10 @@ fn status(before: &ClusterProfileStatus, wanted: &Wanted, generation: i64, now: 
                 certificate_authority_data: certificate_authority_data.clone(),
             },
         }];
-        let property = |(name, value): (&String, &String)| Property { name: name.clone(), value: value.clone() };
+        let property = |(name, value): (&String, &String)| Property {
+            name: name.clone(),
+            value: value.clone(),
+        };
         status.properties = properties.iter().map(property).collect();
     }
     status

@@ -8,9 +8,13 @@ use fleet_runtime::{Key, queue::Next};
 use super::{Context, Error, works};
 
 pub(super) async fn pass(ctx: &Context, key: &Key) -> Result<Next, Error> {
-    let Ok(cluster) = ClusterName::new(key.name()) else { return Ok(Next::Wait) };
+    let Ok(cluster) = ClusterName::new(key.name()) else {
+        return Ok(Next::Wait);
+    };
     let name = cluster.namespace();
-    let Some(namespace) = ctx.caches.namespaces.get(&Key::cluster(name.clone())) else { return Ok(Next::Wait) };
+    let Some(namespace) = ctx.caches.namespaces.get(&Key::cluster(name.clone())) else {
+        return Ok(Next::Wait);
+    };
     let Some(plan) = orphaned_namespace(&namespace, ctx.settings.force_delete_wait, ctx.now()) else {
         return Ok(Next::Wait);
     };

@@ -45,12 +45,20 @@ struct HubObjects {
 impl HubObjects {
     fn read(ctx: &Context, key: &Key) -> Self {
         let Ok(cluster) = ClusterName::new(key.name()) else {
-            return Self { namespace: None, role: None, role_binding: None, imc: None };
+            return Self {
+                namespace: None,
+                role: None,
+                role_binding: None,
+                imc: None,
+            };
         };
         let namespace = cluster.namespace();
         Self {
             role: ctx.caches.roles.get(&in_namespace(&namespace, &cluster.role())),
-            role_binding: ctx.caches.role_bindings.get(&in_namespace(&namespace, &cluster.role_binding())),
+            role_binding: ctx
+                .caches
+                .role_bindings
+                .get(&in_namespace(&namespace, &cluster.role_binding())),
             imc: ctx.caches.internals.get(&in_namespace(&namespace, cluster.as_str())),
             namespace: ctx.caches.namespaces.get(&Key::cluster(namespace)),
         }
@@ -84,14 +92,21 @@ async fn carry_out(
         }
     };
     for stage in [1, 2] {
-        let all = steps.iter().filter(|step| step.stage() == stage).map(|step| take(ctx, key, mc, step));
+        let all = steps
+            .iter()
+            .filter(|step| step.stage() == stage)
+            .map(|step| take(ctx, key, mc, step));
         let done = try_join_all(all).await?;
         // The label selector hides a namespace that is not ours, or lost its label: judge it as it is.
         if done.contains(&Done::NamespaceThere) && live_namespace.is_none() {
             let name = ClusterName::new(key.name()).map(|c| c.namespace()).unwrap_or_default();
             let namespaces = Api::<Namespace>::all(ctx.client.clone());
             let live = namespaces.get_opt(&name).await;
-            let live = live.map_err(|source| Error::Read { kind: "Namespace", name, source })?;
+            let live = live.map_err(|source| Error::Read {
+                kind: "Namespace",
+                name,
+                source,
+            })?;
             return match live {
                 Some(live) => Box::pin(carry_out(ctx, key, mc, found, Some(&live))).await,
                 None => Ok(Some("the namespace vanished while it was looked at".to_owned())),
@@ -112,7 +127,10 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
     let client = || ctx.client.clone();
     let namespace = ClusterName::new(key.name()).map(|c| c.namespace()).unwrap_or_default();
     match step {
-        Step::PatchMember { finalizers, member_name_label } => {
+        Step::PatchMember {
+            finalizers,
+            member_name_label,
+        } => {
             let mut metadata = json!({});
             if let Some(finalizers) = finalizers {
                 metadata["finalizers"] = json!(finalizers);
@@ -124,10 +142,15 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
                 // The plan was made for this one; a conflict makes a new plan.
                 (found.metadata.uid == mc.metadata.uid).then(|| json!({ "metadata": metadata }))
             };
-            ctx.patch(&Api::all(client()), &caches.members, key, Part::Object, patch).await?;
+            ctx.patch(&Api::all(client()), &caches.members, key, Part::Object, patch)
+                .await?;
         }
         Step::CreateNamespace(namespace) => {
-            if ctx.create(&Api::all(client()), &caches.namespaces, namespace.as_ref()).await? == Created::Before {
+            if ctx
+                .create(&Api::all(client()), &caches.namespaces, namespace.as_ref())
+                .await?
+                == Created::Before
+            {
                 return Ok(Done::NamespaceThere);
             }
         }
@@ -143,10 +166,16 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
             ctx.apply(&Api::all(client()), &caches.namespaces, &wanted).await?;
         }
         Step::CreateRole(role) | Step::UpdateRole(role) => {
-            ctx.apply(&Api::namespaced(client(), &namespace), &caches.roles, role.as_ref()).await?;
+            ctx.apply(&Api::namespaced(client(), &namespace), &caches.roles, role.as_ref())
+                .await?;
         }
         Step::CreateRoleBinding(binding) | Step::UpdateRoleBinding(binding) => {
-            ctx.apply(&Api::namespaced(client(), &namespace), &caches.role_bindings, binding.as_ref()).await?;
+            ctx.apply(
+                &Api::namespaced(client(), &namespace),
+                &caches.role_bindings,
+                binding.as_ref(),
+            )
+            .await?;
         }
         Step::ReplaceRoleBinding(binding) => {
             let api = Api::<RoleBinding>::namespaced(client(), &namespace);
@@ -154,12 +183,20 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
             ctx.apply(&api, &caches.role_bindings, binding.as_ref()).await?;
         }
         Step::CreateInternal(imc) => {
-            ctx.create(&Api::namespaced(client(), &namespace), &caches.internals, imc.as_ref()).await?;
+            ctx.create(&Api::namespaced(client(), &namespace), &caches.internals, imc.as_ref())
+                .await?;
         }
         Step::PatchInternal { spec, annotations } => {
             let api = Api::namespaced(client(), &namespace);
             let patch = |_: &InternalMemberCluster| Some(internal_patch(spec.as_ref(), annotations));
-            ctx.patch(&api, &caches.internals, &in_namespace(&namespace, key.name()), Part::Object, patch).await?;
+            ctx.patch(
+                &api,
+                &caches.internals,
+                &in_namespace(&namespace, key.name()),
+                Part::Object,
+                patch,
+            )
+            .await?;
         }
     }
     if let Some(event) = step.event() {

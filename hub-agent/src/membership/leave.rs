@@ -37,9 +37,17 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
             // Nothing is let go because a cache does not have it.
             let namespaces = Api::<Namespace>::all(ctx.client.clone());
             let live = namespaces.get_opt(&name).await;
-            let live = live.map_err(|source| Error::Read { kind: "Namespace", name: name.clone(), source })?;
+            let live = live.map_err(|source| Error::Read {
+                kind: "Namespace",
+                name: name.clone(),
+                source,
+            })?;
             let ours = live.filter(|live| {
-                live.metadata.owner_references.iter().flatten().any(|o| Some(&o.uid) == mc.metadata.uid.as_ref())
+                live.metadata
+                    .owner_references
+                    .iter()
+                    .flatten()
+                    .any(|o| Some(&o.uid) == mc.metadata.uid.as_ref())
             });
             match ours {
                 None => release(ctx, key).await?,
@@ -67,7 +75,14 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
             let api = Api::<InternalMemberCluster>::namespaced(ctx.client.clone(), &name);
             let annotations = [(LEAVE_SINCE.to_owned(), since.to_string())].into();
             let patch = |_: &InternalMemberCluster| Some(internal_patch(Some(&spec), &annotations));
-            ctx.patch(&api, &ctx.caches.internals, &in_namespace(&name, cluster.as_str()), Part::Object, patch).await?;
+            ctx.patch(
+                &api,
+                &ctx.caches.internals,
+                &in_namespace(&name, cluster.as_str()),
+                Part::Object,
+                patch,
+            )
+            .await?;
             tracing::info!(member = %key, "Asked the member to leave");
             status::write(ctx, key, imc.as_deref(), None).await?;
         }

@@ -63,7 +63,7 @@ pub(crate) struct Settings {
     /// `host:port` for members, if there is one.
     pub(crate) endpoint: Option<String>,
     /// The channel's CA, PEM, as soon as there is one.
-    pub(crate) ca: watch::Receiver<Option<Arc<str>>>,
+    pub(crate) ca: watch::Receiver<Option<String>>,
 }
 
 impl Settings {
@@ -120,9 +120,18 @@ impl Results {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not {verb} {kind} {name}")]
-    Write { verb: &'static str, kind: &'static str, name: String, source: kube::Error },
+    Write {
+        verb: &'static str,
+        kind: &'static str,
+        name: String,
+        source: kube::Error,
+    },
     #[error("could not read {kind} {name}")]
-    Read { kind: &'static str, name: String, source: kube::Error },
+    Read {
+        kind: &'static str,
+        name: String,
+        source: kube::Error,
+    },
     #[error("could not compare the states of {0}")]
     Compare(String, #[source] serde_json::Error),
     #[error("{0}")]
@@ -136,24 +145,40 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
     let feeds = async {
         tokio::join!(
             controller::feed(caches.members.subscribe(), queue.clone(), member_changed),
-            controller::feed(caches.internals.subscribe(), queue.clone(), |change| by_namespace(change.key.namespace())),
-            controller::feed(caches.namespaces.subscribe(), queue.clone(), |change| by_namespace(Some(change.key.name()))),
-            controller::feed(caches.roles.subscribe(), queue.clone(), |change| by_namespace(change.key.namespace())),
-            controller::feed(caches.role_bindings.subscribe(), queue.clone(), |change| by_namespace(change.key.namespace())),
+            controller::feed(caches.internals.subscribe(), queue.clone(), |change| by_namespace(
+                change.key.namespace()
+            )),
+            controller::feed(caches.namespaces.subscribe(), queue.clone(), |change| by_namespace(
+                Some(change.key.name())
+            )),
+            controller::feed(caches.roles.subscribe(), queue.clone(), |change| by_namespace(
+                change.key.namespace()
+            )),
+            controller::feed(caches.role_bindings.subscribe(), queue.clone(), |change| by_namespace(
+                change.key.namespace()
+            )),
             new_ca(&ctx, &queue),
         )
     };
     // Namespaces whose MemberCluster went while nobody watched are found here too.
     for namespace in caches.namespaces.all() {
-        by_namespace(namespace.metadata.name.as_deref()).into_iter().for_each(|key| queue.add(key));
+        if let Some(key) = by_namespace(namespace.metadata.name.as_deref()) {
+            queue.add(key);
+        }
     }
     for member in caches.members.all() {
         queue.add(Key::of(&*member));
     }
-    let passes = controller::run(queue.clone(), controller::Options::new("member-cluster"), measures, stop, {
-        let ctx = ctx.clone();
-        move |key| pass(ctx.clone(), key)
-    });
+    let passes = controller::run(
+        queue.clone(),
+        controller::Options::new("member-cluster"),
+        measures,
+        stop,
+        {
+            let ctx = ctx.clone();
+            move |key| pass(ctx.clone(), key)
+        },
+    );
     tokio::select! {
         () = passes => {}
         _ = feeds => {}
@@ -165,7 +190,11 @@ async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
         ctx.seen.lock().remove(&key);
         return gone::pass(&ctx, &key).await;
     };
-    if mc.metadata.deletion_timestamp.is_some() { leave::pass(&ctx, &key, &mc).await } else { join::pass(&ctx, &key, &mc).await }
+    if mc.metadata.deletion_timestamp.is_some() {
+        leave::pass(&ctx, &key, &mc).await
+    } else {
+        join::pass(&ctx, &key, &mc).await
+    }
 }
 
 /// The CA is on every InternalMemberCluster: a new one concerns all.
@@ -176,22 +205,37 @@ async fn new_ca(ctx: &Context, queue: &Queue<Key>) {
             queue.add(Key::of(&*member));
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn by_namespace(namespace: Option<&str>) -> Option<Key> {
-    namespace.and_then(ClusterName::of_namespace).map(|cluster| Key::cluster(cluster.as_str().to_owned()))
+    namespace
+        .and_then(ClusterName::of_namespace)
+        .map(|cluster| Key::cluster(cluster.as_str().to_owned()))
 }
 
 /// A heartbeat alone moves no more than a timer, which looks by itself when it is due; unless the cluster was lost.
 fn member_changed(change: &Change<MemberCluster>) -> Option<Key> {
     let quiet = |agents: &[AgentStatus]| {
-        agents.iter().map(|a| (a.type_.clone(), a.conditions.clone())).collect::<Vec<_>>()
+        agents
+            .iter()
+            .map(|a| (a.type_.clone(), a.conditions.clone()))
+            .collect::<Vec<_>>()
     };
     let matters = change.differs(|mc| {
         let m = &mc.metadata;
-        (m.uid.clone(), m.generation, m.deletion_timestamp.clone(), m.labels.clone(), m.finalizers.clone())
-    }) || change.differs(|mc| mc.status.as_ref().map(|s| (s.conditions.clone(), quiet(&s.agent_status))));
+        (
+            m.uid.clone(),
+            m.generation,
+            m.deletion_timestamp.clone(),
+            m.labels.clone(),
+            m.finalizers.clone(),
+        )
+    }) || change.differs(|mc| {
+        mc.status
+            .as_ref()
+            .map(|s| (s.conditions.clone(), quiet(&s.agent_status)))
+    });
     let lost = change.new.as_ref().is_some_and(|mc| {
         let status = mc.status.as_ref();
         status.is_some_and(|s| conditions::find(&s.conditions, Healthy::TYPE).is_some_and(|c| c.status != "True"))
@@ -219,5 +263,11 @@ pub(crate) fn tell<K: Resource<DynamicType = ()>, E: Event>(events: &Recorder, o
         EventType::Normal => Severity::Normal,
         EventType::Warning => Severity::Warning,
     };
-    events.record(E::component(Scope::Cluster), object, severity, event.reason(), event.message());
+    events.record(
+        E::component(Scope::Cluster),
+        object,
+        severity,
+        event.reason(),
+        event.message(),
+    );
 }

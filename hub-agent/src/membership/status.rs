@@ -27,7 +27,14 @@ pub(super) async fn write(
     let api = Api::<MemberCluster>::all(ctx.client.clone());
     let wrote = ctx
         .patch(&api, &ctx.caches.members, key, Part::Status, |mc| {
-            let judged = judge(mc, imc, previous.as_deref(), not_ready, &ctx.settings.status(), ctx.now());
+            let judged = judge(
+                mc,
+                imc,
+                previous.as_deref(),
+                not_ready,
+                &ctx.settings.status(),
+                ctx.now(),
+            );
             look_again = judged.look_again;
             events = judged.events;
             let before = mc.status.clone().unwrap_or_default();

@@ -28,7 +28,10 @@ pub(super) async fn release_all(ctx: &Context, namespace: &str) -> Result<(), Er
 
 /// Takes the cleanup finalizer off every Work; those of others stay.
 pub(super) async fn release_cleanup(ctx: &Context, namespace: &str) -> Result<(), Error> {
-    release(ctx, namespace, |before| before.iter().filter(|f| *f != finalizers::WORK).cloned().collect()).await
+    release(ctx, namespace, |before| {
+        before.iter().filter(|f| *f != finalizers::WORK).cloned().collect()
+    })
+    .await
 }
 
 async fn release(ctx: &Context, namespace: &str, keep: impl Fn(&[String]) -> Vec<String>) -> Result<(), Error> {
@@ -36,7 +39,11 @@ async fn release(ctx: &Context, namespace: &str, keep: impl Fn(&[String]) -> Vec
     let mut page = ListParams::default().limit(PAGE);
     loop {
         let list = api.list_metadata(&page).await;
-        let list = list.map_err(|source| Error::Read { kind: "Works in", name: namespace.to_owned(), source })?;
+        let list = list.map_err(|source| Error::Read {
+            kind: "Works in",
+            name: namespace.to_owned(),
+            source,
+        })?;
         let mut held = Vec::new();
         for work in list.items {
             let after = keep(work.finalizers());
@@ -71,9 +78,12 @@ async fn patch(ctx: &Context, api: &Api<Work>, work: PartialObjectMeta<Work>, af
         })
         .await;
     match answer {
-        Some(Err(source)) if !is_not_found(&source) => {
-            Err(Error::Write { verb: "release", kind: "Work", name: key.to_string(), source })
-        }
+        Some(Err(source)) if !is_not_found(&source) => Err(Error::Write {
+            verb: "release",
+            kind: "Work",
+            name: key.to_string(),
+            source,
+        }),
         _ => Ok(()),
     }
 }

@@ -29,7 +29,12 @@ impl<K> Written for K where
 }
 
 fn failed<K: Written>(verb: &'static str, key: &Key, source: kube::Error) -> Error {
-    Error::Write { verb, kind: kind::<K>(), name: key.to_string(), source }
+    Error::Write {
+        verb,
+        kind: kind::<K>(),
+        name: key.to_string(),
+        source,
+    }
 }
 
 fn kind<K: Written>() -> &'static str {
@@ -43,12 +48,22 @@ fn kind<K: Written>() -> &'static str {
 impl Context {
     /// Creates an object. `AlreadyExists` means that the cache was behind: the store is not touched, and the caller
     /// looks at what is there.
-    pub(super) async fn create<K: Written>(&self, api: &Api<K>, store: &Store<K>, object: &K) -> Result<Created, Error> {
+    pub(super) async fn create<K: Written>(
+        &self,
+        api: &Api<K>,
+        store: &Store<K>,
+        object: &K,
+    ) -> Result<Created, Error> {
         let key = Key::of(object);
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
         let answer = self
             .writes
-            .write(Lane::Objects, Target::new(kind::<K>(), key.clone()), &key, || Some(api.create(&params, object)))
+            .write(Lane::Objects, Target::new(kind::<K>(), key.clone()), &key, || {
+                Some(api.create(&params, object))
+            })
             .await;
         match answer {
             Some(Ok(created)) => {
@@ -91,7 +106,10 @@ impl Context {
         part: Part,
         patch: impl FnOnce(&K) -> Option<Value>,
     ) -> Result<bool, Error> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
         let lane = match part {
             Part::Object => Lane::Objects,
             Part::Status => Lane::Status,
@@ -108,7 +126,11 @@ impl Context {
                 }
             })
         };
-        match self.writes.write(lane, Target::new(kind::<K>(), key.clone()), key, body).await {
+        match self
+            .writes
+            .write(lane, Target::new(kind::<K>(), key.clone()), key, body)
+            .await
+        {
             None => Ok(false),
             Some(Ok(answer)) => {
                 // Removing the last finalizer of a deleting object answers with the object that is no more.
@@ -128,12 +150,17 @@ impl Context {
     /// Deletes an object, if it is still the one with this uid.
     pub(super) async fn delete<K: Written>(&self, api: &Api<K>, key: &Key, uid: Option<&str>) -> Result<(), Error> {
         let params = DeleteParams {
-            preconditions: uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            preconditions: uid.map(|uid| Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
             ..DeleteParams::background()
         };
         let answer = self
             .writes
-            .write(Lane::Objects, Target::new(kind::<K>(), key.clone()), key, || Some(api.delete(key.name(), &params)))
+            .write(Lane::Objects, Target::new(kind::<K>(), key.clone()), key, || {
+                Some(api.delete(key.name(), &params))
+            })
             .await;
         match answer {
             Some(Err(source)) if !is_not_found(&source) => Err(failed::<K>("delete", key, source)),

@@ -1,0 +1,349 @@
+//! Puts the hub agent together: caches, the channel, and the controllers that the leader runs.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use fleet_api::{
+    cluster::{AgentType, MemberCluster},
+    names::HUB_LEASE,
+};
+use fleet_core::membership::heartbeat::Grace;
+use fleet_runtime::{
+    admin::{Pages, Server},
+    cache::Store,
+    client,
+    clock::Clock,
+    controller::Measures,
+    events::Recorder,
+    health::Health,
+    lease::{self, Elector, State, Term},
+    logs,
+    metrics::Metrics,
+    options::Bind,
+    shutdown::{self, Tasks},
+    writes::Writes,
+};
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cache::Caches,
+    inventory, membership,
+    options::{ChannelArgs, MembershipArgs, Options},
+    session::{
+        self,
+        certificates::{self, Source},
+    },
+};
+
+const USER_AGENT: &str = concat!("hub-agent/", env!("CARGO_PKG_VERSION"));
+/// CRDs may be applied in the same breath as the agent is started.
+const CRD_TRIES: u32 = 5;
+const CRD_PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs the agent until it is told to stop, or something it needs ends.
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    options
+        .validate()
+        .map_err(|why| anyhow::anyhow!("invalid parameter: {why}"))?;
+    logs::init(&options.log)?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?options, "Starting");
+    let stop = shutdown::on_signal()?;
+    run_until(options, stop).await
+}
+
+/// The same, until `stop` is cancelled: for tests that start agents in their own process.
+pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Result<()> {
+    let Options {
+        log: _,
+        client: client_args,
+        lease,
+        admin,
+        channel,
+        membership,
+        namespace,
+        pod_name,
+        ..
+    } = options;
+    let clock = Clock::system();
+    let metrics = Metrics::new();
+    let health = Health::default();
+    let mut tasks = Tasks::new(stop.clone());
+
+    let pages = Pages {
+        health: Some(health.clone()),
+        metrics: None,
+    };
+    if let Some(server) = Server::bind(&admin.health_probe_bind_address, pages).await? {
+        tasks.spawn_forever("health server", server.serve(stop.clone()));
+    }
+    let pages = Pages {
+        health: None,
+        metrics: Some(metrics.clone()),
+    };
+    if let Some(server) = Server::bind(&admin.metrics_bind_address, pages).await? {
+        tasks.spawn_forever("metrics server", server.serve(stop.clone()));
+    }
+
+    let client = client::connect(&client_args, USER_AGENT).await?;
+    require_crds(&client, membership.enable_cluster_inventory_apis).await?;
+    let writes = Writes::new("hub", &metrics);
+    let (events, sender) = Recorder::new(client.clone(), writes.clone(), clock.clone(), &pod_name, &metrics);
+    tasks.spawn_endless("event sender", sender.run());
+
+    let profiles_in = membership.enable_cluster_inventory_apis.then_some(namespace.as_str());
+    let caches = Caches::start(&client, profiles_in, &mut tasks);
+    let works = session::Works::default();
+    tasks.spawn_endless("works", works.watch(client.clone()));
+
+    let leadership = if lease.leader_elect {
+        let config = lease::Config::new(&lease, HUB_LEASE);
+        let (elector, state) = Elector::new(client.clone(), config, clock.clone());
+        tasks.spawn_forever("leader election", elector.run(stop.clone()));
+        state
+    } else {
+        lease::always(&stop)
+    };
+    let (lead, leading) = watch::channel(false);
+    tasks.spawn_endless("leadership", follow(leadership.clone(), lead));
+
+    let source = certificate_source(&channel, &namespace);
+    let (current, keeper) = certificates::keep(client.clone(), clock.clone(), source, leading.clone());
+    tasks.spawn_endless("channel certificate", keeper);
+
+    caches.synced(&health).await;
+    works.store.synced().await;
+
+    let listener = session::bind(listen_address(&channel.channel_bind_address).await?).await?;
+    tracing::info!(address = %listener.local_addr()?, "Serving members");
+    let deps = session::Deps {
+        client: client.clone(),
+        clock: clock.clone(),
+        members: caches.members.clone(),
+        internals: caches.internals.clone(),
+        namespaces: caches.namespaces.clone(),
+        works: works.store.clone(),
+        works_in: works.by_namespace.clone(),
+        writes: writes.clone(),
+        events: events.clone(),
+        metrics: metrics.clone(),
+        leading,
+        settings: session::Settings {
+            unhealthy_threshold: signed(membership.cluster_unhealthy_threshold),
+            ..session::Settings::default()
+        },
+    };
+    tasks.spawn(
+        "channel",
+        session::serve(deps, listener, current.tls.clone(), stop.clone()),
+    );
+    serving_check(&health, current.tls.clone(), &mut tasks);
+
+    let leader = Leader {
+        client,
+        caches,
+        writes,
+        events,
+        clock,
+        membership,
+        endpoint: Some(channel.channel_advertise_address).filter(|a| !a.is_empty()),
+        ca: current.ca,
+        namespace,
+        results: membership::Results::new(&metrics),
+        measures: Measures::new(&metrics),
+    };
+    let leader = Arc::new(leader);
+    tasks.spawn(
+        "controllers",
+        lease::lead(leadership, stop.clone(), move |term| Arc::clone(&leader).run(term)),
+    );
+    tasks.join().await?;
+    Ok(())
+}
+
+/// What the controllers of a term are made of.
+struct Leader {
+    client: Client,
+    caches: Caches,
+    writes: Writes,
+    events: Recorder,
+    clock: Clock,
+    membership: MembershipArgs,
+    endpoint: Option<String>,
+    ca: watch::Receiver<Option<String>>,
+    namespace: String,
+    results: membership::Results,
+    measures: Measures,
+}
+
+impl Leader {
+    async fn run(self: Arc<Self>, term: Term) {
+        tracing::info!(term = term.transitions(), "Leading");
+        let grace = Grace {
+            leader_since: self.clock.now(),
+            previous_renewed: newest_heartbeat(&self.caches.members),
+        };
+        let threshold = signed(self.membership.cluster_unhealthy_threshold);
+        let membership = membership::Context {
+            client: self.client.clone(),
+            caches: self.caches.clone(),
+            writes: self.writes.clone(),
+            events: self.events.clone(),
+            clock: self.clock.clone(),
+            settings: membership::Settings {
+                networking: self.membership.networking_agents_enabled,
+                export_profiles: self.membership.enable_cluster_inventory_apis,
+                force_delete_wait: signed(self.membership.force_delete_wait_time),
+                unhealthy_threshold: threshold,
+                grace,
+                endpoint: self.endpoint.clone(),
+                ca: self.ca.clone(),
+            },
+            results: self.results.clone(),
+            seen: Arc::default(),
+        };
+        let stop = term.token().clone();
+        let members = membership::run(membership, self.measures.clone(), stop.clone());
+        let inventory = async {
+            let Some(profiles) = self.caches.profiles.clone() else {
+                return stop.cancelled().await;
+            };
+            let context = inventory::Context {
+                client: self.client.clone(),
+                members: self.caches.members.clone(),
+                profiles,
+                namespace: self.namespace.clone(),
+                writes: self.writes.clone(),
+                clock: self.clock.clone(),
+                threshold,
+                grace,
+            };
+            inventory::run(context, self.measures.clone(), stop.clone()).await;
+        };
+        tokio::join!(members, inventory);
+        tracing::info!(term = term.transitions(), "No longer leading");
+    }
+}
+
+/// When somebody was last there to receive a heartbeat: the newest that is stored for any member. It stands in for the
+/// previous leader's last renewal, and is right without leader election too.
+fn newest_heartbeat(members: &Store<MemberCluster>) -> Option<Timestamp> {
+    let beat = |mc: Arc<MemberCluster>| {
+        let agent = mc.status.as_ref()?.agent(&AgentType::MemberAgent)?;
+        agent.last_received_heartbeat.as_ref().map(|t| t.0)
+    };
+    members.all().into_iter().filter_map(beat).max()
+}
+
+/// Readiness says whether members can connect.
+fn serving_check(health: &Health, mut tls: watch::Receiver<Option<Arc<rustls::ServerConfig>>>, tasks: &mut Tasks) {
+    let check = health.check("channel");
+    check.not_ready("there is no serving certificate yet");
+    tasks.spawn_endless("channel readiness", async move {
+        if tls.wait_for(Option::is_some).await.is_ok() {
+            check.ready();
+        }
+        std::future::pending::<()>().await;
+    });
+}
+
+async fn follow(mut leadership: watch::Receiver<State>, lead: watch::Sender<bool>) {
+    loop {
+        let leads = matches!(&*leadership.borrow_and_update(), State::Leading(term) if !term.token().is_cancelled());
+        lead.send_replace(leads);
+        if leadership.changed().await.is_err() {
+            lead.send_replace(false);
+            return std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn certificate_source(channel: &ChannelArgs, namespace: &str) -> Source {
+    let ChannelArgs {
+        channel_cert_file,
+        channel_key_file,
+        channel_ca_file,
+        channel_certificate_secret,
+        ..
+    } = channel;
+    match (
+        channel_cert_file,
+        channel_key_file,
+        channel_ca_file,
+        channel_certificate_secret,
+    ) {
+        (Some(cert), Some(key), Some(ca), _) => Source::Files {
+            cert: cert.clone(),
+            key: key.clone(),
+            ca: ca.clone(),
+        },
+        (.., Some(name)) => Source::Secret {
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+        },
+        _ => Source::Own {
+            namespace: namespace.to_owned(),
+            hosts: certificates::hosts(&channel.channel_advertise_address, &channel.channel_host),
+        },
+    }
+}
+
+/// Go's `:port` means every address of both families.
+async fn listen_address(bind: &Bind) -> anyhow::Result<std::net::SocketAddr> {
+    match bind {
+        Bind::Off => bail!("--channel-bind-address: members need an address to connect to"),
+        Bind::Port(port) => Ok((std::net::Ipv6Addr::UNSPECIFIED, *port).into()),
+        Bind::Address(address) => {
+            let mut found = tokio::net::lookup_host(address)
+                .await
+                .with_context(|| format!("--channel-bind-address: cannot resolve {address}"))?;
+            found
+                .next()
+                .with_context(|| format!("--channel-bind-address: {address} has no address"))
+        }
+    }
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
+
+/// Without its CRDs the agent would wait for ever in silence.
+async fn require_crds(client: &Client, inventory: bool) -> anyhow::Result<()> {
+    let mut wanted = vec![
+        ("cluster.kubernetes-fleet.io/v1beta1", "memberclusters"),
+        ("cluster.kubernetes-fleet.io/v1beta1", "internalmemberclusters"),
+        ("placement.kubernetes-fleet.io/v1beta1", "works"),
+    ];
+    if inventory {
+        wanted.push(("multicluster.x-k8s.io/v1alpha1", "clusterprofiles"));
+    }
+    for (group_version, plural) in wanted {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let served = match client.list_api_group_resources(group_version).await {
+                Ok(list) => list.resources.iter().any(|r| r.name == plural),
+                Err(kube::Error::Api(status)) if status.code == 404 => false,
+                Err(error) => return Err(error).context("cannot ask the hub's API server which kinds it serves"),
+            };
+            if served {
+                break;
+            }
+            if tries == CRD_TRIES {
+                bail!(
+                    "the hub does not serve {plural} ({group_version}): apply the CRDs first (the hub-agent chart does{})",
+                    if plural == "clusterprofiles" {
+                        "), or start with --enable-cluster-inventory-apis=false"
+                    } else {
+                        ")"
+                    }
+                );
+            }
+            tokio::time::sleep(CRD_PAUSE).await;
+        }
+    }
+    Ok(())
+}

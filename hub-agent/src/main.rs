@@ -1,0 +1,11 @@
+//! The hub agent.
+
+use clap::Parser;
+use fleet_runtime::{options::with_two_dashes, tls};
+use hub_agent::{hub, options::Options};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tls::install();
+    hub::run(Options::parse_from(with_two_dashes(std::env::args_os()))).await
+}
