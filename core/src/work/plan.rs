@@ -105,7 +105,7 @@ pub fn plan(owner: &Owner<'_>, rendering: &Rendering, existing: &[Existing]) -> 
     let (own, others): (Vec<_>, Vec<_>) = existing.iter().partition(|work| work.belongs_to(owner));
     let mut plan = Plan::default();
     let mut kept = BTreeSet::new();
-    let mut taken_over: BTreeMap<&ObjectId, &str> = BTreeMap::new();
+    let mut taken_over: BTreeMap<&ObjectId, String> = BTreeMap::new();
     for piece in &rendering.pieces {
         let found = match find(piece, &own) {
             Ok(found) => found,
@@ -121,7 +121,7 @@ pub fn plan(owner: &Owner<'_>, rendering: &Rendering, existing: &[Existing]) -> 
         };
         let wanted = Wanted::new(owner, piece, found.map(|work| work.name.clone()));
         kept.insert(wanted.name.clone());
-        taken_over.extend(piece.objects.iter().map(|object| (object, piece.name.as_str())));
+        taken_over.extend(piece.objects.iter().map(|object| (object, wanted.name.clone())));
         match found {
             Some(work) if work.deleting => plan.failures.push(Failure::Terminating { work: wanted.name }),
             Some(work) => plan.patches.extend(Patch::between(work, wanted)),
@@ -141,8 +141,8 @@ pub fn plan(owner: &Owner<'_>, rendering: &Rendering, existing: &[Existing]) -> 
         let successors: BTreeSet<_> = work.holds.iter().filter_map(|object| taken_over.get(object)).collect();
         let unsettled: Vec<String> = successors
             .into_iter()
-            .filter(|name| !own.iter().any(|w| w.name == ***name && w.answered) || plan.touches(name))
-            .map(|name| (*name).to_owned())
+            .filter(|name| !own.iter().any(|w| w.name == **name && w.answered) || plan.touches(name))
+            .cloned()
             .collect();
         if unsettled.is_empty() {
             plan.deletes.push(work.name.clone());

@@ -318,6 +318,27 @@ fn works_that_nobody_wants_are_deleted_and_moved_objects_are_not_dropped_on_the_
 }
 
 #[test]
+fn the_successor_of_a_moved_object_is_known_by_the_name_that_its_work_has() {
+    let x = json!({ "x": config_map("x") });
+    let (placement, spec) = (crp(), spec());
+    let first = plan(
+        &owner(&placement, &spec),
+        &rendering(&[envelope("old", &x), envelope("new", &x)]),
+        &[],
+    );
+    let mut existing: Vec<_> = first.creates.iter().map(stored).collect();
+    let x = ObjectId::of(&RawJson::from(config_map("x"))).unwrap();
+    existing[1].holds.insert(x);
+    existing[2].name = "crp-work-configmap-4711".into();
+    let later = rendering(&[envelope("new", &json!({ "x": config_map("x") }))]);
+    let waiting = plan(&owner(&placement, &spec), &later, &existing);
+    assert_eq!(waiting.deletes_later[&existing[1].name], ["crp-work-configmap-4711"]);
+    existing[2].answered = true;
+    let deletes = plan(&owner(&placement, &spec), &later, &existing).deletes;
+    assert_eq!(deletes, std::slice::from_ref(&existing[1].name));
+}
+
+#[test]
 fn an_envelope_keeps_the_work_that_carries_its_labels() {
     let rendering = rendering(&[envelope("env", &json!({ "x": config_map("x") }))]);
     let (placement, spec) = (crp(), spec());
