@@ -9,6 +9,7 @@
 //! One process, the supervisor, owns every child. All others attach to the fleet through its directory: `state.json` says
 //! what there is, the control socket adds members and restarts, kills or pauses processes.
 
+pub mod agents;
 pub mod binaries;
 pub mod cluster;
 pub mod demo;

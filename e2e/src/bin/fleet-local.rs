@@ -11,7 +11,7 @@ use fleet_e2e::fleet::Fleet;
 use fleet_e2e::fleet::state::Kind;
 use fleet_e2e::launcher::{Signals, external, run, supervise, up};
 use fleet_e2e::process::State;
-use fleet_e2e::{binaries, demo};
+use fleet_e2e::{agents, binaries, demo};
 
 /// Real Kubernetes control planes on this machine, without containers: a hub and its members.
 #[derive(Debug, Parser)]
@@ -64,6 +64,11 @@ enum Command {
     },
     /// Start or reuse a fleet, and show it.
     Demo(UpArgs),
+    /// Start the agents and let every member join.
+    Agents {
+        #[command(flatten)]
+        dir: DirArg,
+    },
     /// Find or build the control-plane binaries.
     Binaries {
         /// Also helm, for charts.
@@ -185,7 +190,14 @@ async fn short(command: Command) -> Result<()> {
             let fleet = args.up().await?;
             demo::how_to_reach(&fleet);
         }
-        Command::Demo(args) => demo::show(&args.up().await?).await?,
+        Command::Demo(args) => {
+            let fleet = args.up().await?;
+            if let Kind::Local { .. } = fleet.state().kind {
+                start_agents(&fleet).await?;
+            }
+            demo::show(&fleet).await?;
+        }
+        Command::Agents { dir: DirArg { dir } } => start_agents(&Fleet::attach(&dir)?).await?,
         Command::Down {
             dir: DirArg { dir },
             delete_crds,
@@ -233,6 +245,13 @@ async fn short(command: Command) -> Result<()> {
         }
         Command::Run { .. } | Command::Supervise => unreachable!("handled by the caller"),
     }
+    Ok(())
+}
+
+async fn start_agents(fleet: &Fleet) -> Result<()> {
+    let begun = std::time::Instant::now();
+    agents::ensure(fleet, |line| eprintln!("  {line}")).await?;
+    eprintln!("the agents are ready after {:.1} s", begun.elapsed().as_secs_f32());
     Ok(())
 }
 

@@ -9,19 +9,19 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 /// One kind, its example, and the cluster where it lives.
-pub struct Kind {
-    pub crd: CustomResourceDefinition,
-    pub example: Value,
-    pub cluster: &'static str,
+pub(crate) struct Kind {
+    pub(crate) crd: CustomResourceDefinition,
+    pub(crate) example: Value,
+    pub(crate) cluster: &'static str,
 }
 
 /// Every kind.
-pub fn all() -> Vec<Kind> {
+pub(crate) fn all() -> Vec<Kind> {
     crds::all().into_iter().map(Kind::new).collect()
 }
 
 /// The kind with this plural.
-pub fn find(plural: &str) -> Kind {
+pub(crate) fn find(plural: &str) -> Kind {
     all()
         .into_iter()
         .find(|kind| kind.plural() == plural)
@@ -39,15 +39,15 @@ impl Kind {
         Self { crd, example, cluster }
     }
 
-    pub fn plural(&self) -> &str {
+    pub(crate) fn plural(&self) -> &str {
         &self.crd.spec.names.plural
     }
 
-    pub fn namespaced(&self) -> bool {
+    pub(crate) fn namespaced(&self) -> bool {
         self.crd.spec.scope == "Namespaced"
     }
 
-    pub fn has_status_subresource(&self) -> bool {
+    pub(crate) fn has_status_subresource(&self) -> bool {
         self.crd
             .spec
             .versions
@@ -56,7 +56,7 @@ impl Kind {
     }
 
     /// The schema of v1beta1.
-    pub fn schema(&self) -> Value {
+    pub(crate) fn schema(&self) -> Value {
         let stored = self
             .crd
             .spec
@@ -68,12 +68,12 @@ impl Kind {
         serde_json::to_value(schema.expect("a schema")).expect("a schema is JSON")
     }
 
-    pub fn resource(&self, version: &str) -> ApiResource {
+    pub(crate) fn resource(&self, version: &str) -> ApiResource {
         let gvk = GroupVersionKind::gvk(&self.crd.spec.group, version, &self.crd.spec.names.kind);
         ApiResource::from_gvk_with_plural(&gvk, self.plural())
     }
 
-    pub async fn api(&self, ctx: &Ctx, version: &str, namespace: &str) -> Result<Api<DynamicObject>> {
+    pub(crate) async fn api(&self, ctx: &Ctx, version: &str, namespace: &str) -> Result<Api<DynamicObject>> {
         let client = ctx.client(self.cluster).await?;
         let resource = self.resource(version);
         Ok(if self.namespaced() {
@@ -84,7 +84,7 @@ impl Kind {
     }
 
     /// The example under a name of this scenario.
-    pub fn named(&self, ctx: &Ctx, namespace: &str) -> Value {
+    pub(crate) fn named(&self, ctx: &Ctx, namespace: &str) -> Value {
         let mut object = self.example.clone();
         object["metadata"]["name"] = ctx.prefix().into();
         if self.namespaced() {
@@ -94,7 +94,7 @@ impl Kind {
     }
 
     /// Creates an object, to be removed at the end.
-    pub async fn create(&self, ctx: &Ctx, namespace: &str, object: Value) -> Result<DynamicObject> {
+    pub(crate) async fn create(&self, ctx: &Ctx, namespace: &str, object: Value) -> Result<DynamicObject> {
         let api = self.api(ctx, fleet_api::kind::VERSION, namespace).await?;
         let object: DynamicObject = serde_json::from_value(object)?;
         let created = api
@@ -121,7 +121,7 @@ fn strict() -> PostParams {
 
 /// Asserts that everything in `wanted` is in `got`, and says where it is not. Quantities and the like must be spelled
 /// as the server stores them.
-pub fn assert_contains(got: &Value, wanted: &Value, path: &str) {
+pub(crate) fn assert_contains(got: &Value, wanted: &Value, path: &str) {
     match (got, wanted) {
         (Value::Object(got), Value::Object(wanted)) => {
             for (key, value) in wanted {

@@ -1,0 +1,279 @@
+//! The product's agents on a local fleet: real processes under the ServiceAccounts and rights that the charts install,
+//! with the arguments and environment that the charts give them. Members join by `kubectl fleet join`.
+
+mod chart;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use fleet_api::cluster::MemberCluster;
+use fleet_api::conditions;
+use futures::future::try_join_all;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::binaries;
+use crate::cluster::{kubeconfig, ports};
+use crate::fleet::Fleet;
+use crate::process::{Ready, Spec};
+use crate::wait;
+
+pub use chart::Chart;
+
+/// Where both charts install.
+pub const NAMESPACE: &str = "fleet-system";
+/// The hub agent's process.
+pub const HUB_AGENT: &str = "hub/hub-agent";
+/// Longer than any fleet lives.
+const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
+
+/// The process of a member's agent.
+pub fn member_agent(cluster: &str) -> String {
+    format!("{cluster}/member-agent")
+}
+
+/// Makes sure that the hub agent runs, and that every member has joined. Safe to repeat.
+pub async fn ensure(fleet: &Fleet, progress: impl Fn(&str)) -> Result<()> {
+    let helm = binaries::find_or_build_helm().await?;
+    let running = fleet.status().await?;
+    let runs = |name: &str| running.iter().any(|p| p.name == name && p.state.pid().is_some());
+    if !runs(HUB_AGENT) {
+        start_hub_agent(fleet, &helm, HUB_AGENT, &[]).await?;
+        progress("hub-agent runs");
+    }
+    let members = fleet.members().map(|m| m.name.clone()).collect::<Vec<_>>();
+    let (helm, runs, progress) = (&helm, &runs, &progress);
+    try_join_all(members.iter().map(|member| async move {
+        if !runs(&member_agent(member)) {
+            join(fleet, helm, member).await?;
+        }
+        joined(fleet, member).await?;
+        progress(&format!("{member} has joined"));
+        Ok::<_, anyhow::Error>(())
+    }))
+    .await?;
+    Ok(())
+}
+
+/// Installs the hub's chart and starts an agent as its Deployment would; further replicas have another process name.
+pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_args: &[String]) -> Result<()> {
+    let chart = Chart::new(helm, "hub-agent");
+    let advertised = channel_port(fleet)?;
+    let values =
+        json!({"channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}}});
+    let rendered = chart.install(fleet, "hub", &values).await?;
+    let (health, metrics) = (ports::free_port()?, ports::free_port()?);
+    // The first replica serves at the advertised address; others at an address of their own.
+    let port = if process == HUB_AGENT {
+        advertised
+    } else {
+        ports::free_port()?
+    };
+    let mut args = rendered.args()?;
+    args.extend([
+        format!(
+            "--kubeconfig={}",
+            agent_kubeconfig(fleet, "hub", &rendered.service_account()?)
+                .await?
+                .display()
+        ),
+        format!("--channel-bind-address=127.0.0.1:{port}"),
+        format!("--health-probe-bind-address=127.0.0.1:{health}"),
+        format!("--metrics-bind-address=127.0.0.1:{metrics}"),
+    ]);
+    args.extend_from_slice(further_args);
+    fleet
+        .start_process(Spec {
+            name: process.to_owned(),
+            program: program("hub-agent")?,
+            args: last_wins(args),
+            env: rendered.env(NAMESPACE)?,
+            log: fleet.log_path(process),
+            ready: Ready::Http {
+                server: format!("http://127.0.0.1:{health}"),
+                path: "/readyz".into(),
+                ca: None,
+            },
+            ready_within: std::time::Duration::from_secs(60),
+        })
+        .await
+}
+
+/// Joins a member: `kubectl fleet join`, then the member's chart, then the agent as its Deployment would run it.
+pub async fn join(fleet: &Fleet, helm: &Path, member: &str) -> Result<()> {
+    let values = run_join(fleet, member, member).await?;
+    start_member_agent(fleet, helm, member, &member_agent(member), &values).await
+}
+
+/// `kubectl fleet join`; gives the chart's values. `name` is the MemberCluster's.
+pub async fn run_join(fleet: &Fleet, member: &str, name: &str) -> Result<Value> {
+    let kubeconfig = fleet
+        .state()
+        .kubeconfig
+        .as_deref()
+        .context("the fleet has no kubeconfig of its own")?;
+    let hub = &fleet.cluster("hub")?.context;
+    let output = Command::new(program("kubectl-fleet")?)
+        .env("KUBECONFIG", kubeconfig)
+        .args([
+            "join",
+            name,
+            "--hub-cluster-context",
+            hub,
+            "--member-cluster-context",
+            &fleet.cluster(member)?.context,
+        ])
+        .args(["--heartbeat-period-seconds", "15"])
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "kubectl fleet join {name}: {}",
+        complaint.trim()
+    );
+    Ok(serde_yaml_ng::from_slice(&output.stdout)?)
+}
+
+/// Installs the member's chart and starts an agent as its Deployment would.
+pub async fn start_member_agent(fleet: &Fleet, helm: &Path, member: &str, process: &str, values: &Value) -> Result<()> {
+    let chart = Chart::new(helm, "member-agent");
+    let rendered = chart.install(fleet, member, values).await?;
+    let (health, metrics) = (ports::free_port()?, ports::free_port()?);
+    let mut args = rendered.args()?;
+    args.extend([
+        format!(
+            "--kubeconfig={}",
+            agent_kubeconfig(fleet, member, &rendered.service_account()?)
+                .await?
+                .display()
+        ),
+        format!("--hub-health-probe-bind-address=127.0.0.1:{health}"),
+        format!("--hub-metrics-bind-address=127.0.0.1:{metrics}"),
+        "--health-probe-bind-address=0".to_owned(),
+        "--metrics-bind-address=0".to_owned(),
+    ]);
+    fleet
+        .start_process(Spec {
+            name: process.to_owned(),
+            program: program("member-agent")?,
+            args: last_wins(args),
+            env: rendered.env(NAMESPACE)?,
+            log: fleet.log_path(process),
+            // Alive, not ready: ready means joined, which is the hub's to say.
+            ready: Ready::Http {
+                server: format!("http://127.0.0.1:{health}"),
+                path: "/healthz".into(),
+                ca: None,
+            },
+            ready_within: std::time::Duration::from_secs(60),
+        })
+        .await
+}
+
+/// Waits until the hub says that a member has joined.
+pub async fn joined(fleet: &Fleet, name: &str) -> Result<MemberCluster> {
+    let api = Api::<MemberCluster>::all(fleet.client("hub").await?);
+    wait::until_present(api, name, "Joined", |mc: &MemberCluster| {
+        let generation = mc.metadata.generation.unwrap_or_default();
+        mc.status
+            .as_ref()
+            .is_some_and(|s| conditions::is_true(&s.conditions, "Joined", generation))
+    })
+    .await
+}
+
+/// A kubeconfig for a ServiceAccount, with a token that the cluster issued for it.
+async fn agent_kubeconfig(fleet: &Fleet, cluster: &str, account: &str) -> Result<PathBuf> {
+    let accounts = Api::<ServiceAccount>::namespaced(fleet.client(cluster).await?, NAMESPACE);
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(TOKEN_SECONDS),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(account, &PostParams::default(), &request)
+        .await?;
+    let token = answer.status.map(|s| s.token).context("the cluster issued no token")?;
+    let all = fleet.kubeconfig()?;
+    let context = &fleet.cluster(cluster)?.context;
+    let entry = all
+        .clusters
+        .iter()
+        .find(|c| c.name == *context)
+        .and_then(|c| c.cluster.clone());
+    let entry = serde_json::to_value(entry.with_context(|| format!("no cluster {context} in the kubeconfig"))?)?;
+    let path = fleet
+        .dir()
+        .join("conf")
+        .join(cluster)
+        .join(format!("{account}.kubeconfig"));
+    kubeconfig::write(
+        &path,
+        &json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": account,
+            "clusters": [{"name": account, "cluster": entry}],
+            "users": [{"name": account, "user": {"token": token}}],
+            "contexts": [{"name": account, "context": {"cluster": account, "user": account}}],
+        }),
+    )?;
+    Ok(path)
+}
+
+/// The channel's port, the same for the life of a fleet: every restart of the hub agent must come back to it.
+fn channel_port(fleet: &Fleet) -> Result<u16> {
+    let path = fleet.dir().join("conf").join("channel-port");
+    if let Ok(text) = std::fs::read_to_string(&path) {
+        return Ok(text.trim().parse()?);
+    }
+    let port = ports::free_port()?;
+    std::fs::write(&path, port.to_string()).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(port)
+}
+
+/// One of the product's programs, beside this one (`target/debug`) or in `FLEET_AGENT_BIN_DIR`.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let dirs = match std::env::var_os("FLEET_AGENT_BIN_DIR") {
+        Some(dir) => vec![PathBuf::from(dir)],
+        None => {
+            let here = std::env::current_exe()?;
+            // A test's program is one directory further down.
+            here.ancestors().skip(1).take(2).map(Path::to_owned).collect()
+        }
+    };
+    let found = dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
+    found.with_context(|| {
+        format!(
+            "there is no {name} in {}: run `cargo build --workspace`",
+            dirs[0].display()
+        )
+    })
+}
+
+/// A flag given twice is an error to the agents; the chart's value gives way to ours.
+fn last_wins(args: Vec<String>) -> Vec<String> {
+    let name = |arg: &str| arg.split('=').next().unwrap_or_default().to_owned();
+    let mut out: Vec<String> = Vec::new();
+    for arg in args {
+        out.retain(|before| name(before) != name(&arg));
+        out.push(arg);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_flag_replaces_an_earlier_one() {
+        let args = ["--a=1", "--b=2", "--a=3"].map(str::to_owned).to_vec();
+        assert_eq!(last_wins(args), ["--b=2", "--a=3"]);
+    }
+}
