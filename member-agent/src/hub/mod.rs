@@ -2,4 +2,5 @@
 
 pub mod client;
 pub mod credential;
+pub mod endpoint;
 pub mod settings;

@@ -1,0 +1,10 @@
+//! The member agent's process.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match member_agent::options::Options::from_args(std::env::args_os()) {
+        Ok(options) => member_agent::member::main(&options),
+        Err(exit) => exit,
+    }
+}

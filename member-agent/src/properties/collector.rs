@@ -1,0 +1,165 @@
+//! Calls a provider with patience that ends: a provider that hangs or fails never stops anything else.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use fleet_api::{
+    conditions::properties::{CollectionSucceeded, ProviderStarted},
+    events::InternalMemberClusterEvent as Event,
+};
+use fleet_runtime::backoff::Backoff;
+use tokio::{
+    sync::{Semaphore, oneshot, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{Announce, Collected, Provider, Report};
+use crate::session::reports::said;
+
+/// How long a start, and a collection, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many collections may be running, however long they take.
+const CALLS_MAX: usize = 3;
+/// When to try a start again.
+const START_AGAIN: Backoff = Backoff {
+    min: Duration::from_secs(10),
+    max: Duration::from_mins(5),
+};
+
+/// Collects through a provider, or through the built-in collection while it has not started.
+pub struct Collector {
+    built_in: Arc<dyn Provider>,
+    provider: Option<Arc<dyn Provider>>,
+    /// None while the first start is not decided.
+    started: watch::Receiver<Option<ProviderStarted>>,
+    free: Arc<Semaphore>,
+    /// Ends with the collector whatever still runs.
+    tasks: JoinSet<()>,
+    announce: Announce,
+}
+
+impl Collector {
+    /// Starts `provider`, if there is one, in the background. Must be called inside the runtime.
+    pub fn new(built_in: Arc<dyn Provider>, provider: Option<Arc<dyn Provider>>, announce: Announce) -> Self {
+        let (sender, started) = watch::channel(None);
+        let mut tasks = JoinSet::new();
+        if let Some(provider) = provider.clone() {
+            tasks.spawn(start(provider, sender, announce.clone()));
+        }
+        Self {
+            built_in,
+            provider,
+            started,
+            free: Arc::new(Semaphore::new(CALLS_MAX)),
+            tasks,
+            announce,
+        }
+    }
+
+    /// Resolves when the first start has succeeded, failed or taken too long.
+    pub(super) async fn first_start(&mut self) {
+        if self.provider.is_some() {
+            let _ = self.started.wait_for(Option::is_some).await;
+        }
+    }
+
+    /// Resolves when the provider has started after all, or failed anew.
+    pub(super) async fn start_changed(&mut self) {
+        if self.started.changed().await.is_err() {
+            // There is no provider, or it runs: nothing changes any more.
+            std::future::pending().await
+        }
+    }
+
+    /// Collects once.
+    pub async fn collect(&mut self) -> Report {
+        while self.tasks.try_join_next().is_some() {}
+        let started = self.started.borrow().clone();
+        let mut report = self.call(&started).await;
+        // Said each time: it is a state of this process, and the InternalMemberCluster may be a new one.
+        report.conditions.extend(started.as_ref().map(said));
+        report
+    }
+
+    async fn call(&mut self, started: &Option<ProviderStarted>) -> Report {
+        let provider = match (&self.provider, started) {
+            (Some(provider), Some(ProviderStarted::Started)) => provider.clone(),
+            _ => self.built_in.clone(),
+        };
+        let Ok(permit) = self.free.clone().try_acquire_owned() else {
+            tracing::warn!("Too many calls to the property provider are running");
+            return Report::failed(&CollectionSucceeded::TooManyCalls);
+        };
+        let (sender, answer) = oneshot::channel::<Collected>();
+        self.tasks.spawn(async move {
+            let collected = provider.collect().await;
+            // Nobody waits any more if it took too long.
+            let _ = sender.send(collected);
+            drop(permit);
+        });
+        match timeout(PATIENCE, answer).await {
+            Ok(Ok(collected)) => Report {
+                collected: Some(collected),
+                conditions: vec![said(&CollectionSucceeded::Collected)],
+            },
+            // A panic ends the call without an answer, which is as good as none.
+            Ok(Err(_)) | Err(_) => {
+                tracing::warn!("The property provider does not respond in time");
+                (self.announce)(Event::ProviderTimedOut);
+                Report::failed(&CollectionSucceeded::TimedOut)
+            }
+        }
+    }
+}
+
+async fn start(provider: Arc<dyn Provider>, state: watch::Sender<Option<ProviderStarted>>, announce: Announce) {
+    let mut failures = 0;
+    loop {
+        let mut starting = pin!(provider.start());
+        let result = match timeout(PATIENCE, &mut starting).await {
+            Ok(result) => result,
+            Err(_) => {
+                tracing::warn!("The property provider does not start up in time");
+                set(
+                    &state,
+                    ProviderStarted::TimedOut,
+                    &announce,
+                    Event::ProviderStartTimedOut,
+                );
+                // It may still succeed.
+                starting.await
+            }
+        };
+        match result {
+            Ok(()) => {
+                tracing::info!("The property provider has started");
+                set(&state, ProviderStarted::Started, &announce, Event::ProviderStarted);
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error,
+                    "The property provider failed to start; the built-in collection is used"
+                );
+                let failed = ProviderStarted::Failed { error: error.clone() };
+                set(&state, failed, &announce, Event::ProviderFailedToStart { error });
+            }
+        }
+        failures += 1;
+        sleep(START_AGAIN.delay(failures)).await;
+    }
+}
+
+fn set(state: &watch::Sender<Option<ProviderStarted>>, new: ProviderStarted, announce: &Announce, event: Event) {
+    let changed = state.send_if_modified(|known| {
+        let changed = known.as_ref() != Some(&new);
+        *known = Some(new);
+        changed
+    });
+    if changed {
+        announce(event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! One accepted session, from Accept to its end.
+
+use std::time::Duration;
+
+use fleet_core::session::{bucket::Bucket, outbox::Settled, seen::Subject};
+use fleet_proto::{
+    convert::{Accept, FromMember, Heartbeat, HubMessage, MemberMessage, SessionLimits},
+    limits, pb,
+};
+use jiff::Timestamp;
+use tokio::{
+    sync::mpsc::Permit,
+    time::{Instant, sleep_until},
+};
+
+use super::{Context, connect::Link, end::End, reports::Reports};
+use crate::{
+    heartbeat::Beats,
+    membership::{Phase, Seen, Wanted},
+};
+
+/// The pace at which we may send, and what is on the way.
+struct Window {
+    messages: Bucket,
+    bytes: Bucket,
+    on_the_way: u32,
+    most: u32,
+    /// Full until then.
+    until: Option<Instant>,
+}
+
+impl Window {
+    fn new(said: SessionLimits, now: Timestamp) -> Self {
+        // The hub lets a burst pass, of which we take half: its clock and ours differ.
+        let burst = |rate: u32, most: u32| rate.saturating_mul(10).min(most / 2);
+        Self {
+            messages: Bucket::new(
+                said.messages_per_second,
+                burst(said.messages_per_second, limits::MESSAGES_BURST),
+                now,
+            ),
+            bytes: Bucket::new(
+                said.bytes_per_second,
+                burst(said.bytes_per_second, limits::BYTES_BURST),
+                now,
+            ),
+            on_the_way: 0,
+            most: said.max_in_flight.max(1),
+            until: None,
+        }
+    }
+
+    /// Something is to be sent; if it comes too early, the rest waits.
+    fn sent(&mut self, bytes: usize, now: Timestamp) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        for wait in [self.messages.take(1, now), self.bytes.take(bytes, now)] {
+            if let Err(wait) = wait {
+                let until = Instant::now() + Duration::try_from(wait).unwrap_or_default();
+                self.until = Some(self.until.map_or(until, |known| known.max(until)));
+            }
+        }
+    }
+
+    fn paused(&mut self) -> bool {
+        if self.until.is_some_and(|until| until <= Instant::now()) {
+            self.until = None;
+        }
+        self.until.is_some()
+    }
+}
+
+/// Talks until the session ends, and says why it did.
+pub(super) async fn converse(context: &mut Context, reports: &mut Reports, link: Link, accept: &Accept) -> End {
+    let Link { send, mut receive } = link;
+    let mut window = Window::new(accept.limits, context.clock.now());
+    let mut beats = Beats::new(context.seen.borrow().period(), Instant::now());
+    let mut seq = 1;
+    let mut beat_due = false;
+
+    reports.set_phase(context.phase.borrow_and_update().clone());
+    reports.set_health(context.health.borrow_and_update().clone());
+    reports.set_properties(context.properties.borrow_and_update().clone());
+    reports.say_again();
+    context.applier.resend_for(accept);
+    loop {
+        if let Seen::Absent = *context.seen.borrow_and_update() {
+            return End::Gone;
+        }
+        beats.set_period(context.seen.borrow().period(), Instant::now());
+        let beating = context.is_beating(reports);
+        if beating && beats.next() <= Instant::now() {
+            beats.beat(Instant::now());
+            beat_due = true;
+        }
+        // As long as the connection takes messages: the heartbeat first.
+        let mut blocked = false;
+        while !window.paused() {
+            let Ok(permit) = send.try_reserve() else {
+                blocked = true;
+                break;
+            };
+            let body = if std::mem::take(&mut beat_due) {
+                reports.beat();
+                // What goes with a heartbeat is collected now, and follows when it is there.
+                context.beat.notify_one();
+                Some((MemberMessage::Heartbeat(context.heartbeat()), false))
+            } else {
+                let open = window.on_the_way < window.most;
+                context.outgoing.next(seq + 1, context.clock.now(), open)
+            };
+            let Some((body, answered)) = body else { break };
+            seq += 1;
+            window.on_the_way += u32::from(answered);
+            let bytes = put(permit, seq, accept.session, body);
+            window.sent(bytes, context.clock.now());
+        }
+        let wake = [
+            beating.then(|| beats.next()),
+            window.until,
+            context.outgoing.next_retry().map(|at| context.instant(at)),
+        ];
+        let wake = wake.into_iter().flatten().min();
+        tokio::select! {
+            message = receive.message() => match message {
+                Err(status) => return status.into(),
+                Ok(None) => return End::Closed,
+                Ok(Some(message)) => if let Some(end) = heard(context, reports, &mut window, message) {
+                    return end;
+                },
+            },
+            () = send.closed() => return End::Closed,
+            Ok(()) = context.seen.changed() => {}
+            Ok(()) = context.phase.changed() => reports.set_phase(context.phase.borrow_and_update().clone()),
+            Ok(()) = context.health.changed() => reports.set_health(context.health.borrow_and_update().clone()),
+            Ok(()) = context.properties.changed() => {
+                reports.set_properties(context.properties.borrow_and_update().clone());
+            }
+            () = context.outgoing.more() => {}
+            _ = send.reserve(), if blocked => {}
+            () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
+        }
+    }
+}
+
+fn put(permit: Permit<'_, pb::MemberMessage>, seq: u64, epoch: u64, body: MemberMessage) -> usize {
+    let message = pb::MemberMessage::from(FromMember { seq, epoch, body });
+    let bytes = size(&message);
+    permit.send(message);
+    bytes
+}
+
+fn size(message: &pb::MemberMessage) -> usize {
+    prost::Message::encoded_len(message)
+}
+
+/// Deals with what the hub said; an end if that was the last.
+fn heard(context: &mut Context, reports: &mut Reports, window: &mut Window, message: pb::HubMessage) -> Option<End> {
+    let message = match HubMessage::try_from(message) {
+        Ok(message) => message,
+        Err(invalid) => {
+            // A newer hub may say more than we understand; nothing that we must not ignore.
+            tracing::debug!(%invalid, "The hub said something that this agent does not understand");
+            return None;
+        }
+    };
+    match message {
+        HubMessage::Reject(reject) => return Some(reject.into()),
+        HubMessage::Fenced {
+            session,
+            lease_transitions,
+        } => {
+            return Some(End::Fenced {
+                session,
+                lease_transitions,
+            });
+        }
+        HubMessage::Ack(ack) => {
+            let settled = reports.answered(&ack);
+            if settled != Settled::Stray {
+                window.on_the_way = window.on_the_way.saturating_sub(1);
+            }
+            if let Settled::Done(subject) | Settled::Again(subject) | Settled::Trim(subject) = &settled
+                && matches!(subject, Subject::Work(_) | Subject::Claim(_) | Subject::Cleanup(_))
+            {
+                context.applier.answered(&ack);
+            }
+        }
+        HubMessage::Resend { works, cluster } => {
+            tracing::info!(works = works.len(), cluster, "The hub asks for reports again");
+            if cluster {
+                reports.say_again();
+            }
+            context.applier.resend(works);
+        }
+        // Our own watch brings it; a hint is about speed only.
+        HubMessage::Hint { work, generation } => tracing::trace!(?work, generation, "Hint"),
+        HubMessage::Accept(_) => tracing::debug!("The hub accepted a session that it had accepted already"),
+    }
+    None
+}
+
+impl Context {
+    /// Whether heartbeats are due: while the cluster belongs to the fleet or is leaving, and while we cannot know.
+    fn is_beating(&self, reports: &Reports) -> bool {
+        match &*self.seen.borrow() {
+            Seen::NotYet => true,
+            Seen::Absent => false,
+            Seen::Present(imc) => match imc.wanted {
+                Wanted::Join => true,
+                Wanted::Leave => !reports.has_left(imc),
+                Wanted::Unknown(_) => *self.phase.borrow() != Phase::Idle,
+            },
+        }
+    }
+
+    fn heartbeat(&self) -> Heartbeat {
+        let seen = self.seen.borrow();
+        let imc = seen.imc();
+        Heartbeat {
+            imc_uid: imc.map(|imc| imc.uid.clone()).unwrap_or_default(),
+            imc_generation: imc.map_or(0, |imc| imc.generation),
+            newest_work_resource_version: self.applier.watched(),
+        }
+    }
+
+    fn instant(&self, at: Timestamp) -> Instant {
+        let wait = at.duration_since(self.clock.now());
+        Instant::now() + Duration::try_from(wait).unwrap_or_default()
+    }
+}
