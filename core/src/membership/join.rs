@@ -83,11 +83,16 @@ pub enum Step {
 }
 
 impl Step {
-    /// When: smaller ones first.
+    /// The last stage.
+    pub const LAST_STAGE: u8 = 3;
+
+    /// When: smaller ones first. A binding may only name a Role that exists, since the agent's right to bind it follows
+    /// from what the Role grants.
     pub fn stage(&self) -> u8 {
         match self {
             Self::PatchMember { .. } | Self::CreateNamespace(_) | Self::LabelNamespace { .. } => 1,
-            _ => 2,
+            Self::CreateRole(_) | Self::UpdateRole(_) => 2,
+            _ => Self::LAST_STAGE,
         }
     }
 

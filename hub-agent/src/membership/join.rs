@@ -7,7 +7,7 @@ use fleet_api::{
 };
 use fleet_core::membership::join::{Step, World, plan};
 use fleet_runtime::{Key, logs, queue::Next};
-use futures::future::try_join_all;
+use futures::future::join_all;
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{Role, RoleBinding},
@@ -91,12 +91,21 @@ async fn carry_out(
             return Ok(Some(blocked.to_string()));
         }
     };
-    for stage in [1, 2] {
-        let all = steps
+    for stage in 1..=Step::LAST_STAGE {
+        let stage: Vec<_> = steps.iter().filter(|step| step.stage() == stage).collect();
+        // All of them, whatever becomes of the others: a write that was cut off may have happened or not.
+        let done = join_all(stage.iter().map(|step| take(ctx, key, mc, step))).await;
+        for (step, _) in stage
             .iter()
-            .filter(|step| step.stage() == stage)
-            .map(|step| take(ctx, key, mc, step));
-        let done = try_join_all(all).await?;
+            .zip(&done)
+            .filter(|(_, done)| matches!(done, Ok(Done::Yes)))
+        {
+            if let Some(event) = step.event() {
+                tracing::info!(member = %key, event = ?event, "Kept the member's objects");
+                tell(&ctx.events, mc, &event);
+            }
+        }
+        let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
         // The label selector hides a namespace that is not ours, or lost its label: judge it as it is.
         if done.contains(&Done::NamespaceThere) && live_namespace.is_none() {
             let name = ClusterName::new(key.name()).map(|c| c.namespace()).unwrap_or_default();
@@ -198,10 +207,6 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
             )
             .await?;
         }
-    }
-    if let Some(event) = step.event() {
-        tracing::info!(member = %key, event = ?event, "Kept the member's objects");
-        tell(&ctx.events, mc, &event);
     }
     Ok(Done::Yes)
 }

@@ -68,7 +68,10 @@ pub(super) struct Cluster {
 #[derive(Default)]
 struct State {
     beats: Beats,
+    /// When the oldest beat came that is not stored, to measure.
     arrived: Option<Timestamp>,
+    /// When the newest sign of life came. Whatever is written later says so, and not when it was written.
+    received: Option<Timestamp>,
     agent: Option<Kept<AgentReport>>,
     properties: Option<Kept<PropertiesReport>>,
     repairs: u32,
@@ -118,7 +121,7 @@ impl Cluster {
     /// A heartbeat arrived at this time of the hub's.
     pub(super) fn heartbeat(&self, now: Timestamp) {
         let mut state = self.state.lock();
-        state.beats.received(now);
+        state.alive(now);
         state.arrived.get_or_insert(now);
         drop(state);
         self.wake.notify_one();
@@ -127,7 +130,7 @@ impl Cluster {
     /// Joined and Healthy. Returns the sequence number of a report that this one replaces before it was answered.
     pub(super) fn agent_status(&self, seq: u64, report: AgentReport, now: Timestamp) -> Option<u64> {
         let mut state = self.state.lock();
-        state.beats.received(now);
+        state.alive(now);
         state.repairs = 0;
         state.repair_at = None;
         let before = state.agent.replace(Kept { seq: Some(seq), report });
@@ -139,7 +142,7 @@ impl Cluster {
     /// About the cluster.
     pub(super) fn properties(&self, seq: u64, report: PropertiesReport, now: Timestamp) -> Option<u64> {
         let mut state = self.state.lock();
-        state.beats.received(now);
+        state.alive(now);
         state.repairs = 0;
         state.repair_at = None;
         let before = state.properties.replace(Kept { seq: Some(seq), report });
@@ -150,6 +153,7 @@ impl Cluster {
 
     /// The member has stopped for good and its Works are free: as good as its own word that it has left.
     pub(super) fn left(&self, imc_uid: String, imc_generation: i64) {
+        let now = self.shared.deps.clock.now();
         let said = Said {
             type_: member_agent::Joined::TYPE.to_owned(),
             status: Status::False,
@@ -158,6 +162,7 @@ impl Cluster {
             observed_generation: imc_generation,
         };
         let mut state = self.state.lock();
+        state.alive(now);
         // A report that waits for its answer is the member's newer word.
         if state.agent.as_ref().is_some_and(|kept| kept.seq.is_some()) {
             return;
@@ -263,6 +268,7 @@ impl Cluster {
         let deps = &self.shared.deps;
         let now = deps.clock.now();
         let mut state = self.state.lock();
+        let said_at = state.received.unwrap_or(now);
         let mut plan = Plan {
             answers: vec![],
             included: vec![],
@@ -276,21 +282,20 @@ impl Cluster {
         let mut work = imc.clone();
         let mut content = false;
         let agent = state.agent.as_ref().map(|kept| {
-            let decision = decide::agent_status(&work, &AgentType::MemberAgent, &kept.report, now);
+            let decision = decide::agent_status(&work, &AgentType::MemberAgent, &kept.report, said_at);
             (kept.seq, decision)
         });
         if let Some((seq, decision)) = agent {
             content |= plan.take(seq, decision, &mut work, live, may_repair, state.repair_at);
         }
         let properties = state.properties.as_ref().map(|kept| {
-            let decision = decide::properties(&work, &kept.report, now);
+            let decision = decide::properties(&work, &kept.report, said_at);
             (kept.seq, decision)
         });
         if let Some((seq, decision)) = properties {
             content |= plan.take(seq, decision, &mut work, live, may_repair, state.repair_at);
         }
         if content {
-            state.beats.received(now);
             state.beats.content_changed();
         }
         let leading = *deps.leading.borrow();
@@ -307,7 +312,7 @@ impl Cluster {
                 .as_ref()
                 .filter(|kept| kept.report.imc_uid == self.live.imc_uid)
             {
-                refresh(&mut work, &kept.report, now);
+                refresh(&mut work, &kept.report, said_at);
             }
             let status = work.status.get_or_insert_default();
             decide::stamp(status, &AgentType::MemberAgent, at);
@@ -505,6 +510,13 @@ impl Cluster {
                 ));
             }
         }
+    }
+}
+
+impl State {
+    fn alive(&mut self, now: Timestamp) {
+        self.beats.received(now);
+        self.received = self.received.max(Some(now));
     }
 }
 

@@ -158,8 +158,8 @@ mod tests {
         ];
         let reasons = internal
             .iter()
-            .map(|e| e.reason())
-            .chain(work.iter().map(|e| e.reason()));
+            .map(fleet_api::events::Event::reason)
+            .chain(work.iter().map(fleet_api::events::Event::reason));
         for reason in reasons {
             assert!(REASONS.contains(&reason), "{reason}");
         }

@@ -88,7 +88,7 @@ pub(super) struct Opened {
 }
 
 /// Judges a Hello and stores the session.
-pub(super) async fn open(shared: &Shared, caller: &authenticate::Caller, hello: &Hello) -> Result<Opened, Close> {
+pub(super) async fn open(shared: &Arc<Shared>, caller: &authenticate::Caller, hello: &Hello) -> Result<Opened, Close> {
     let deps = &shared.deps;
     if !(deps.members.is_synced() && deps.internals.is_synced() && deps.namespaces.is_synced()) {
         return Err(Close::new(RejectCode::Unavailable, "the hub agent is still starting"));
@@ -108,7 +108,8 @@ pub(super) async fn open(shared: &Shared, caller: &authenticate::Caller, hello: 
             Some(Ok(imc)) => {
                 let imc = deps.internals.wrote(imc);
                 let live = Live::new(id, imc.metadata.uid.clone().unwrap_or_default(), caller, cluster);
-                let accept = accept(shared, hello, &live, &imc);
+                let resend_works = to_report_again(shared, hello, live.cluster.namespace()).await;
+                let accept = accept(shared, hello, &live, &imc, resend_works);
                 return Ok(Opened {
                     live: Arc::new(live),
                     accept,
@@ -227,20 +228,31 @@ async fn store(
     shared.deps.writes.write(Lane::Heartbeat, target, &key, request).await
 }
 
-fn accept(shared: &Shared, hello: &Hello, live: &Live, imc: &InternalMemberCluster) -> Accept {
-    let namespace = live.cluster.namespace();
-    let known = known(&hello.works);
-    let stored = |name: &str| {
-        let work = shared.deps.works.get(&Key::namespaced(namespace.as_str(), name))?;
-        let status = work.read_status().as_ref().map(digest);
-        Some((work.metadata.uid.clone().unwrap_or_default(), status))
-    };
+/// The Works whose stored status is not what the member last sent. Beside the other tasks: a member may have thousands.
+async fn to_report_again(shared: &Arc<Shared>, hello: &Hello, namespace: String) -> Vec<String> {
     // Before the Works are known, everything would look lost.
-    let resend_works = if shared.deps.works.is_synced() {
+    if hello.works.is_empty() || !shared.deps.works.is_synced() {
+        return Vec::new();
+    }
+    let (works, known) = (shared.deps.works.clone(), known(&hello.works));
+    let compare = move || {
+        let stored = |name: &str| {
+            let work = works.get(&Key::namespaced(namespace.as_str(), name))?;
+            let status = work.read_status().as_ref().map(digest);
+            Some((work.metadata.uid.clone().unwrap_or_default(), status))
+        };
         to_resend(&known, stored).take(RESEND_MAX).map(str::to_owned).collect()
-    } else {
-        Vec::new()
     };
+    tokio::task::spawn_blocking(compare).await.unwrap_or_default()
+}
+
+fn accept(
+    shared: &Shared,
+    hello: &Hello,
+    live: &Live,
+    imc: &InternalMemberCluster,
+    resend_works: Vec<String>,
+) -> Accept {
     Accept {
         session: live.id.session,
         protocol_version: common_protocol(hello.protocol_version, PROTOCOL_VERSION),

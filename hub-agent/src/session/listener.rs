@@ -16,8 +16,11 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A thousand members that reconnect at once finish in a few rounds; more would only share the same cores.
-const HANDSHAKES_MAX: usize = 64;
+/// Peers that never finish cost a slot for a while each, so there are more than a thousand members that return at once
+/// need; what is being computed shares the cores anyway.
+const HANDSHAKES_MAX: usize = 1_024;
+/// Connections that wait to be served.
+const READY_MAX: usize = 64;
 /// After `accept` fails (out of file descriptors), wait for connections to close instead of spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -36,7 +39,7 @@ pub(crate) fn accept(
     listener: TcpListener,
     config: watch::Receiver<Option<Arc<ServerConfig>>>,
 ) -> ReceiverStream<io::Result<Connection>> {
-    let (send, receive) = mpsc::channel(HANDSHAKES_MAX);
+    let (send, receive) = mpsc::channel(READY_MAX);
     tokio::spawn(async move {
         let slots = Arc::new(Semaphore::new(HANDSHAKES_MAX));
         loop {

@@ -29,6 +29,8 @@ mod registry;
 mod reports;
 mod server;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod work;
 mod write;
 

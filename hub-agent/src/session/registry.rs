@@ -3,7 +3,11 @@
 //! The InternalMemberCluster's annotation is what counts across replicas: whoever accepts a session writes it there
 //! first, and every replica closes the session that it no longer names. This registry only finds the local one.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use fleet_api::{
     cluster::{InternalMemberCluster, MemberCluster},
@@ -88,12 +92,20 @@ impl Live {
 pub(super) struct Registry(Arc<Mutex<HashMap<String, Arc<Live>>>>);
 
 impl Registry {
-    /// Puts a session in. An older one of the same member ends.
-    pub(super) fn insert(&self, live: Arc<Live>) {
-        let older = self.0.lock().insert(live.cluster.as_str().to_owned(), live.clone());
-        if let Some(older) = older {
-            older.close(superseded(&older.id, &live.id));
-        }
+    /// Puts a session in. The older one of the same member ends, which two that were opened at once may not agree on.
+    pub(super) fn insert(&self, live: &Arc<Live>) {
+        let mut sessions = self.0.lock();
+        let place = sessions.entry(live.cluster.as_str().to_owned());
+        let (older, newer) = match place {
+            Entry::Vacant(place) => {
+                place.insert(live.clone());
+                return;
+            }
+            Entry::Occupied(place) if place.get().id.session > live.id.session => (live.clone(), place.get().clone()),
+            Entry::Occupied(mut place) => (place.insert(live.clone()), live.clone()),
+        };
+        drop(sessions);
+        older.close(superseded(&older.id, &newer.id));
     }
 
     /// Takes a session out, unless a newer one has taken its place.

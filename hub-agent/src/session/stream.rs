@@ -38,20 +38,21 @@ pub(super) async fn run(
     out: Outgoing,
     peer: Option<SocketAddr>,
 ) {
-    let Ok(_place) = shared.places.try_acquire() else {
-        shared.measures.hello("full");
-        let full = "this replica of the hub agent serves as many members as it may";
-        return out.reject(RejectCode::Unavailable, full, later()).await;
-    };
     let opening = async {
+        // Before anything is read: nobody unknown can make us hold a message.
+        let caller = credential.judge(&shared).await.map_err(|close| (close, None))?;
+        let Ok(place) = shared.places.try_acquire() else {
+            let full = "this replica of the hub agent serves as many members as it may";
+            let close = Close {
+                retry_after: later(),
+                ..Close::new(RejectCode::Unavailable, full)
+            };
+            return Err((close, None));
+        };
         let hello = first(&shared, &mut incoming).await?;
-        let caller = credential
-            .judge(&shared)
-            .await
-            .map_err(|close| (close, Some(hello.member_cluster.clone())))?;
         let opened = open(&shared, &caller, &hello).await;
         match opened {
-            Ok(opened) => Ok((hello, caller, opened)),
+            Ok(opened) => Ok((place, hello, caller, opened)),
             Err(close) => Err((close, Some(hello.member_cluster))),
         }
     };
@@ -61,14 +62,15 @@ pub(super) async fn run(
         () = shared.stop.cancelled() => Err((stopping(), None)),
     };
     match opened {
-        Ok((hello, caller, Opened { live, accept })) => {
+        Ok((_place, hello, caller, Opened { live, accept })) => {
             shared.measures.hello("accepted");
             let (member, session) = (live.cluster.as_str(), live.id.session);
             let (build, instance) = (&hello.build_version, &hello.instance_id);
             tracing::info!(member, session, ?peer, build, instance, "Member connected");
             if !hello.orphaned_applied_works.is_empty() {
-                let names = hello.orphaned_applied_works.join(", ");
-                tracing::warn!(member, names, "The member has AppliedWorks without a Work");
+                let orphans = &hello.orphaned_applied_works;
+                let (count, first) = (orphans.len(), &orphans[..orphans.len().min(5)]);
+                tracing::warn!(member, count, ?first, "The member has AppliedWorks without a Work");
             }
             let registered = Registered::new(shared.clone(), live.clone());
             if out.send(HubMessage::Accept(accept)).await.is_ok() {
@@ -141,7 +143,7 @@ struct Registered {
 
 impl Registered {
     fn new(shared: Arc<Shared>, live: Arc<Live>) -> Self {
-        shared.registry.insert(live.clone());
+        shared.registry.insert(&live);
         shared.measures.sessions.inc();
         // What has changed between the verdict and here woke nobody.
         if let Some(close) = verdict(&live, &shared.deps.members, &shared.deps.internals) {
@@ -224,7 +226,7 @@ impl Session {
             let labels = std::mem::take(&mut self.hello.platform_labels);
             tasks.spawn(async move {
                 fill_labels(&shared, live.cluster.as_str(), &labels).await;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             });
         }
         let mut closing = self.live.closing();

@@ -1,0 +1,318 @@
+//! Scripted members over real TLS on loopback, against a hub whose API server is in memory.
+
+mod api;
+mod faults;
+mod heartbeats;
+mod opening;
+mod works;
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use fleet_proto::{
+    convert::{
+        Ack, AgentStatus, AgentType, Condition, FromMember, Heartbeat, Hello, HubMessage, MemberMessage, Outcome,
+        RejectCode, Status, WorkRef,
+    },
+    pb,
+    pb::fleet_channel_client::FleetChannelClient,
+};
+use fleet_runtime::{clock::Clock, events::Recorder, metrics::Metrics, writes::Writes};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use serde_json::{Value, json};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, watch},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Streaming, transport::Endpoint};
+
+use self::api::{FakeApi, Stores, imc_path, mc_path, work_path};
+use super::{Deps, Settings, certificate, serve};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A hub agent's channel.
+struct Hub {
+    api: FakeApi,
+    stores: Arc<Stores>,
+    address: SocketAddr,
+    ca: String,
+    metrics: Metrics,
+    leading: watch::Sender<bool>,
+    stop: CancellationToken,
+    served: tokio::task::JoinHandle<()>,
+}
+
+impl Hub {
+    async fn start() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    async fn with(settings: Settings) -> Self {
+        Self::replica(FakeApi::default(), Stores::new(), settings).await
+    }
+
+    /// Another replica on the same API server.
+    async fn replica(api: FakeApi, stores: Arc<Stores>, settings: Settings) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let data = certificate::make(&BTreeMap::new(), &["127.0.0.1".to_owned()], Clock::system().now()).unwrap();
+        let serving = certificate::Serving::from_data(&data).unwrap();
+        let (_, tls) = watch::channel(Some(serving.server_config(Some(&serving.ca)).unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (metrics, client, clock) = (Metrics::new(), api.client(&stores), Clock::system());
+        let writes = Writes::new("hub", &metrics);
+        let (events, sender) = Recorder::new(client.clone(), writes.clone(), clock.clone(), "hub-agent-0", &metrics);
+        tokio::spawn(sender.run());
+        let (leading, leads) = watch::channel(true);
+        let stop = CancellationToken::new();
+        let deps = Deps {
+            client,
+            clock,
+            members: stores.members.clone(),
+            internals: stores.internals.clone(),
+            namespaces: stores.namespaces.clone(),
+            works: stores.works.store.clone(),
+            works_in: stores.works.by_namespace.clone(),
+            writes,
+            events,
+            metrics: metrics.clone(),
+            leading: leads,
+            settings,
+        };
+        let address = listener.local_addr().unwrap();
+        let stopped = stop.clone();
+        let served = tokio::spawn(async move { serve(deps, listener, tls, stopped).await.unwrap() });
+        Self {
+            api,
+            stores,
+            address,
+            ca: serving.ca,
+            metrics,
+            leading,
+            stop,
+            served,
+        }
+    }
+
+    /// A member that may connect with the token `token-<name>`.
+    fn member(&self, name: &str) {
+        self.api.allow(&format!("token-{name}"), &format!("user-{name}"));
+        self.api.put(
+            &self.stores,
+            &format!("/api/v1/namespaces/fleet-member-{name}"),
+            json!({ "apiVersion": "v1", "kind": "Namespace",
+                "metadata": { "name": format!("fleet-member-{name}"), "uid": format!("ns-{name}") } }),
+        );
+        self.api.put(
+            &self.stores,
+            &mc_path(name),
+            json!({ "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster",
+                "metadata": { "name": name, "uid": format!("mc-{name}"), "generation": 1 },
+                "spec": { "identity": { "kind": "User", "name": format!("user-{name}") }, "heartbeatPeriodSeconds": 1 } }),
+        );
+        self.api.put(
+            &self.stores,
+            &imc_path(name),
+            json!({ "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "InternalMemberCluster",
+                "metadata": { "name": name, "namespace": format!("fleet-member-{name}"), "uid": format!("imc-{name}"),
+                    "generation": 1 },
+                "spec": { "state": "Join", "heartbeatPeriodSeconds": 1 } }),
+        );
+    }
+
+    /// A Work with one ConfigMap.
+    fn work(&self, member: &str, name: &str, finalizers: &[&str]) {
+        self.api.put(
+            &self.stores,
+            &work_path(member, name),
+            json!({ "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "Work",
+                "metadata": { "name": name, "namespace": format!("fleet-member-{member}"), "uid": format!("uid-{name}"),
+                    "generation": 1, "finalizers": finalizers },
+                "spec": { "workload": { "manifests": [
+                    { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c", "namespace": "n" } } ] } } }),
+        );
+    }
+
+    async fn connect(&self, name: &str) -> Member {
+        let mut member = self.dial(Some(&format!("token-{name}"))).await;
+        member.hello(hello(name)).await;
+        member.accepted().await;
+        member
+    }
+
+    /// A stream on which nothing has been said.
+    async fn dial(&self, token: Option<&str>) -> Member {
+        let mut roots = RootCertStore::empty();
+        let ca = rustls::pki_types::pem::PemObject::from_pem_slice(self.ca.as_bytes()).unwrap();
+        roots.add(ca).unwrap();
+        let mut config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let (connector, address) = (tokio_rustls::TlsConnector::from(Arc::new(config)), self.address);
+        let connect = tower::service_fn(move |_: http::Uri| {
+            let connector = connector.clone();
+            async move {
+                let tcp = TcpStream::connect(address).await?;
+                let name = ServerName::try_from("127.0.0.1").unwrap();
+                connector.connect(name, tcp).await.map(TokioIo::new)
+            }
+        });
+        // A small window, so that a member which reads nothing is felt.
+        let endpoint = Endpoint::from_static("http://hub").initial_stream_window_size(16 * 1024);
+        let channel = endpoint.connect_with_connector(connect).await.unwrap();
+        let (send, messages) = mpsc::channel(4096);
+        let mut request = Request::new(ReceiverStream::new(messages));
+        if let Some(token) = token {
+            request
+                .metadata_mut()
+                .insert("authorization", format!("Bearer {token}").parse().unwrap());
+        }
+        let mut client = FleetChannelClient::new(channel).max_encoding_message_size(64 << 20);
+        let receive = client.session(request).await.unwrap().into_inner();
+        Member {
+            send,
+            receive,
+            seq: 0,
+            epoch: 0,
+        }
+    }
+
+    /// Waits until what is stored is as it should be.
+    async fn eventually(&self, what: &str, path: &str, check: impl Fn(&Value) -> bool) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !check(&self.api.get(path)) {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "{what}: {:#}",
+                self.api.get(path)
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn metric(&self, line: &str) -> bool {
+        self.metrics.encode().lines().any(|l| l == line)
+    }
+}
+
+/// A scripted member.
+struct Member {
+    send: mpsc::Sender<pb::MemberMessage>,
+    receive: Streaming<pb::HubMessage>,
+    seq: u64,
+    epoch: u64,
+}
+
+impl Member {
+    async fn raw(&self, message: pb::MemberMessage) {
+        self.send.send(message).await.unwrap();
+    }
+
+    async fn hello(&mut self, hello: Hello) {
+        self.say(MemberMessage::Hello(hello)).await;
+    }
+
+    async fn say(&mut self, body: MemberMessage) -> u64 {
+        self.seq += 1;
+        let (seq, epoch) = (self.seq, self.epoch);
+        self.raw(FromMember { seq, epoch, body }.into()).await;
+        seq
+    }
+
+    async fn next(&mut self) -> Option<HubMessage> {
+        let message = tokio::time::timeout(PATIENCE, self.receive.message())
+            .await
+            .expect("an answer in time");
+        message.unwrap().map(|message| HubMessage::try_from(message).unwrap())
+    }
+
+    async fn accepted(&mut self) -> fleet_proto::convert::Accept {
+        match self.next().await {
+            Some(HubMessage::Accept(accept)) => {
+                self.epoch = accept.session;
+                accept
+            }
+            other => panic!("not accepted: {other:?}"),
+        }
+    }
+
+    async fn ack(&mut self) -> Ack {
+        match self.next().await {
+            Some(HubMessage::Ack(ack)) => ack,
+            other => panic!("no answer: {other:?}"),
+        }
+    }
+
+    /// Says something and waits for its answer.
+    async fn ask(&mut self, body: MemberMessage) -> Outcome {
+        let seq = self.say(body).await;
+        let ack = self.ack().await;
+        assert_eq!(ack.seq, seq, "{ack:?}");
+        ack.outcome
+    }
+
+    /// The end of the stream, and why.
+    async fn rejected(&mut self) -> (RejectCode, String) {
+        loop {
+            match self.next().await {
+                Some(HubMessage::Reject(reject)) => {
+                    assert_eq!(self.next().await, None, "the stream ends");
+                    return (reject.code, reject.message);
+                }
+                Some(HubMessage::Ack(_)) => {}
+                other => panic!("not rejected: {other:?}"),
+            }
+        }
+    }
+}
+
+fn hello(name: &str) -> Hello {
+    Hello {
+        member_cluster: name.to_owned(),
+        agent_type: AgentType::MemberAgent,
+        protocol_version: 1,
+        build_version: "test".to_owned(),
+        instance_id: "i".to_owned(),
+        lease_transitions: 1,
+        cluster_uid: format!("cluster-{name}"),
+        platform_labels: BTreeMap::new(),
+        works: vec![],
+        orphaned_applied_works: vec![],
+    }
+}
+
+fn heartbeat(name: &str) -> MemberMessage {
+    MemberMessage::Heartbeat(Heartbeat {
+        imc_uid: format!("imc-{name}"),
+        imc_generation: 1,
+        newest_work_resource_version: "1".to_owned(),
+    })
+}
+
+fn condition(type_: &str, status: Status) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status,
+        reason: "Reason".to_owned(),
+        message: String::new(),
+        observed_generation: 0,
+    }
+}
+
+fn joined(name: &str) -> MemberMessage {
+    MemberMessage::AgentStatus(AgentStatus {
+        imc_uid: format!("imc-{name}"),
+        imc_generation: 1,
+        conditions: vec![condition("Joined", Status::True), condition("Healthy", Status::True)],
+    })
+}
+
+fn work_ref(name: &str) -> WorkRef {
+    WorkRef {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+    }
+}
