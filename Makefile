@@ -11,6 +11,7 @@ NEXTEST_VERSION := 0.9.151
 DENY_VERSION := 0.20.2
 NEXTEST_PROFILE := $(if $(CI),ci,default)
 FLEET_LOCAL := target/debug/fleet-local
+NEXTEST = $(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE)
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,12 +32,13 @@ lint: need-cargo $(TOOLS)/bin/cargo-deny ## fmt, clippy, generated files up to d
 
 unit: need-cargo $(TOOLS)/bin/cargo-nextest ## tests that need no cluster
 	@echo "── unit tests"
-	@$(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE) --workspace --lib --bins
-	@$(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE) --workspace --exclude fleet-e2e --tests --no-tests=pass -E 'kind(test)'
+	@$(NEXTEST) --workspace -E 'not (package(fleet-e2e) & kind(test))'
+	@cargo test --locked --quiet --workspace --doc
 
 e2e: build $(TOOLS)/bin/cargo-nextest ## scenarios and faults on real control planes
 	@echo "── end-to-end tests"
-	@$(FLEET_LOCAL) run -- $(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE) -p fleet-e2e -E 'kind(test)'
+	@$(NEXTEST) -p fleet-e2e --no-run
+	@$(FLEET_LOCAL) run --members 3 -- bash -euc '$(FLEET_LOCAL) agents; $(NEXTEST) -p fleet-e2e -E "kind(test)"'
 
 bench: need-cargo need-go ## figures, as ratios and request counts
 	@cargo run --locked --profile bench-fast -p fleet-e2e --bin fleet-bench

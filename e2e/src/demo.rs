@@ -1,31 +1,48 @@
-//! What `fleet-local demo` shows once the fleet runs. The steps of the product's demo will follow here.
+//! What `fleet-local demo` shows once the fleet runs: the clusters, the API, and the members that have joined.
 
 use anyhow::Result;
 
 use crate::fleet::Fleet;
-use crate::fleet::state::Kind;
+use crate::fleet::state::{ClusterState, Kind};
 
-/// Shows the clusters and how to reach them.
+/// Shows the fleet as a user would look at it.
 pub async fn show(fleet: &Fleet) -> Result<()> {
-    for cluster in fleet.clusters() {
-        println!("\n== {} ==", cluster.name);
-        let kubectl = fleet.kubectl(&cluster.name)?;
-        print!(
-            "$ kubectl --context {} get nodes\n{}",
-            cluster.context,
-            kubectl.ok(&["get", "nodes"]).await?
-        );
-    }
     let hub = &fleet.clusters()[0];
-    let crds = fleet
-        .kubectl(&hub.name)?
-        .ok(&["get", "crds", "--output=custom-columns=NAME:.metadata.name"])
+    step(fleet, hub, "the fleet's API", &["api-resources", "--categories=fleet"]).await?;
+    if let Kind::Local { .. } = fleet.state().kind {
+        step(
+            fleet,
+            hub,
+            "the members, as the hub knows them",
+            &["get", "memberclusters"],
+        )
         .await?;
-    print!(
-        "\n== the fleet's API, on {} ==\n$ kubectl --context {} get crds\n{crds}",
-        hub.name, hub.context
-    );
+        if let Some(member) = fleet.members().next() {
+            let events = format!(
+                "--field-selector=involvedObject.kind=MemberCluster,involvedObject.name={}",
+                member.name
+            );
+            let args = ["get", "events", "--sort-by=.metadata.creationTimestamp", &events];
+            step(fleet, hub, &format!("how {} joined", member.name), &args).await?;
+            step(fleet, member, &format!("{} itself", member.name), &["get", "nodes"]).await?;
+        }
+    } else {
+        println!(
+            "\nThe CRDs are installed. Next: install deploy/charts/hub-agent on the hub, and join the members with"
+        );
+        println!("`kubectl fleet join` (docs/operations/joining.md).");
+    }
     how_to_reach(fleet);
+    Ok(())
+}
+
+async fn step(fleet: &Fleet, cluster: &ClusterState, title: &str, args: &[&str]) -> Result<()> {
+    let printed = fleet.kubectl(&cluster.name)?.ok(args).await?;
+    print!(
+        "\n== {title} ==\n$ kubectl --context {} {}\n{printed}",
+        cluster.context,
+        args.join(" ")
+    );
     Ok(())
 }
 

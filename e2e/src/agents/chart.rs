@@ -44,7 +44,15 @@ impl Chart {
         let mut child = Command::new(&self.helm)
             .args(["template", self.name])
             .arg(&chart)
-            .args(["--namespace", NAMESPACE, "--values", "-"])
+            // helm knows no version of its own when it was built from source.
+            .args([
+                "--namespace",
+                NAMESPACE,
+                "--kube-version",
+                crate::binaries::versions::KUBERNETES,
+                "--values",
+                "-",
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

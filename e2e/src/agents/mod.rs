@@ -83,6 +83,10 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
         format!("--channel-bind-address=127.0.0.1:{port}"),
         format!("--health-probe-bind-address=127.0.0.1:{health}"),
         format!("--metrics-bind-address=127.0.0.1:{metrics}"),
+        // A killed leader is replaced in seconds, not after the minute that suits a real hub.
+        "--leader-lease-duration=6s".to_owned(),
+        "--leader-renew-deadline=4s".to_owned(),
+        "--leader-retry-period=1s".to_owned(),
     ]);
     args.extend_from_slice(further_args);
     fleet
@@ -97,7 +101,7 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
                 path: "/readyz".into(),
                 ca: None,
             },
-            ready_within: std::time::Duration::from_secs(60),
+            ready_within: std::time::Duration::from_mins(1),
         })
         .await
 }
@@ -170,7 +174,7 @@ pub async fn start_member_agent(fleet: &Fleet, helm: &Path, member: &str, proces
                 path: "/healthz".into(),
                 ca: None,
             },
-            ready_within: std::time::Duration::from_secs(60),
+            ready_within: std::time::Duration::from_mins(1),
         })
         .await
 }
@@ -239,13 +243,12 @@ fn channel_port(fleet: &Fleet) -> Result<u16> {
 
 /// One of the product's programs, beside this one (`target/debug`) or in `FLEET_AGENT_BIN_DIR`.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let dirs = match std::env::var_os("FLEET_AGENT_BIN_DIR") {
-        Some(dir) => vec![PathBuf::from(dir)],
-        None => {
-            let here = std::env::current_exe()?;
-            // A test's program is one directory further down.
-            here.ancestors().skip(1).take(2).map(Path::to_owned).collect()
-        }
+    let dirs = if let Some(dir) = std::env::var_os("FLEET_AGENT_BIN_DIR") {
+        vec![PathBuf::from(dir)]
+    } else {
+        // A test's program is one directory further down.
+        let here = std::env::current_exe()?;
+        here.ancestors().skip(1).take(2).map(Path::to_owned).collect()
     };
     let found = dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
     found.with_context(|| {
