@@ -236,7 +236,7 @@ async fn follow_period(mut seen: watch::Receiver<Seen>, period: watch::Sender<Du
     loop {
         period.send_replace(seen.borrow_and_update().period());
         if seen.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -249,7 +249,7 @@ async fn standby(mut leading: watch::Receiver<State>, session: Check) {
             State::Leading(_) => session.not_ready("connecting"),
         }
         if leading.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -315,34 +315,27 @@ fn follow_secret(source: &Arc<TokenSource>, client: &Client, tasks: &mut Tasks) 
     tasks.spawn_forever("credential", async move { until(&stop, source.follow(client)).await });
 }
 
+/// Opens every port that a flag names. Two flags may name one port, which then has the pages of both.
 async fn serve(options: &Options, metrics: &Metrics, health: &Health, tasks: &mut Tasks) -> anyhow::Result<()> {
-    let mut served: Vec<&Bind> = Vec::new();
-    for (address, with_health) in [
-        (&options.hub.hub_health_probe_bind_address, true),
-        (&options.hub.hub_metrics_bind_address, false),
-        (&options.admin.health_probe_bind_address, true),
-        (&options.admin.metrics_bind_address, false),
-    ] {
-        // Two flags may name one port; it has all pages then.
-        if served.contains(&address) {
+    let (probes, scrapes) = (
+        [
+            &options.hub.hub_health_probe_bind_address,
+            &options.admin.health_probe_bind_address,
+        ],
+        [
+            &options.hub.hub_metrics_bind_address,
+            &options.admin.metrics_bind_address,
+        ],
+    );
+    let mut open: Vec<&Bind> = Vec::new();
+    for address in probes.into_iter().chain(scrapes) {
+        if open.contains(&address) {
             continue;
         }
-        served.push(address);
-        let shared = [
-            (&options.hub.hub_health_probe_bind_address, true),
-            (&options.admin.health_probe_bind_address, true),
-            (&options.hub.hub_metrics_bind_address, false),
-            (&options.admin.metrics_bind_address, false),
-        ];
-        let serves = |wanted: bool| {
-            shared
-                .iter()
-                .any(|(other, health)| *other == address && *health == wanted)
-        };
-        debug_assert!(serves(with_health));
+        open.push(address);
         let pages = Pages {
-            health: serves(true).then(|| health.clone()),
-            metrics: serves(false).then(|| metrics.clone()),
+            health: probes.contains(&address).then(|| health.clone()),
+            metrics: scrapes.contains(&address).then(|| metrics.clone()),
         };
         if let Some(server) = Server::bind(address, pages).await? {
             tasks.spawn_forever("health and metrics", server.serve(tasks.stop().clone()));

@@ -135,7 +135,7 @@ impl TokenSource {
                         .map(str::trim);
                     match new.filter(|t| !t.is_empty()) {
                         None => {
-                            tracing::warn!(secret = %format!("{namespace}/{name}"), "the token data is missing or empty")
+                            tracing::warn!(secret = %format!("{namespace}/{name}"), "the token data is missing or empty");
                         }
                         Some(new) if token.lock().as_deref() == Some(new) => {}
                         Some(new) => {
@@ -194,11 +194,14 @@ fn modified(path: &Path) -> io::Result<SystemTime> {
     fs::metadata(path)?.modified()
 }
 
+/// The texts of both files, and what they made.
+type Loaded = (Arc<str>, Arc<str>, Arc<CertifiedKey>);
+
 /// A client certificate in two files, loaded anew for the first handshake after they changed.
 pub struct CertificateFiles {
     cert: CachedFile,
     key: CachedFile,
-    current: Mutex<Option<(Arc<str>, Arc<str>, Arc<CertifiedKey>)>>,
+    current: Mutex<Option<Loaded>>,
 }
 
 impl fmt::Debug for CertificateFiles {

@@ -255,7 +255,8 @@ mod tests {
 
     #[test]
     fn every_wrong_setting_is_named() {
-        let table: &[(&[(&str, &str)], bool, &str)] = &[
+        type Row<'a> = (&'a [(&'a str, &'a str)], bool, &'a str);
+        let table: &[Row<'_>] = &[
             (&[("HUB_SERVER_URL", "")], false, "hub server api cannot be empty"),
             (
                 &[("HUB_SERVER_URL", "http://hub")],

@@ -83,7 +83,7 @@ impl From<&InternalMemberCluster> for Imc {
         let wanted = match &object.spec.state {
             ClusterState::Join => Wanted::Join,
             ClusterState::Leave => Wanted::Leave,
-            other => Wanted::Unknown(other.as_str().to_owned()),
+            ClusterState::Unknown(word) => Wanted::Unknown(word.to_string()),
         };
         // The schema says 1 to 600; a hub without it must not make us beat without a pause, or never.
         let seconds = object.spec.heartbeat_period_seconds.clamp(1, 600);
@@ -196,7 +196,7 @@ fn log(before: &Phase, now: &Phase) {
         (Phase::Joined(a), Phase::Joined(b)) if a.uid == b.uid => {}
         (_, Phase::Joined(imc)) => tracing::info!(uid = imc.uid, "The hub asks this cluster to join"),
         (_, Phase::Stopped(imc)) => {
-            tracing::info!(uid = imc.uid, "The hub asks this cluster to leave: nothing is applied")
+            tracing::info!(uid = imc.uid, "The hub asks this cluster to leave: nothing is applied");
         }
         (_, Phase::Idle) => tracing::info!("Paused: nothing is applied, and nothing is removed"),
     }
@@ -209,7 +209,7 @@ impl Imc {
             uid: uid.into(),
             generation,
             wanted: Wanted::Join,
-            period: Duration::from_secs(60),
+            period: Duration::from_mins(1),
             endpoint: None,
             ca: None,
         }

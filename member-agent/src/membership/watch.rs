@@ -61,12 +61,12 @@ pub async fn follow(
             None => Seen::NotYet,
         };
         seen.send_if_modified(|known| {
-            let changed = *known != new;
-            if changed {
+            let differs = *known != new;
+            if differs {
                 announce(known, &new, &cluster);
                 *known = new;
             }
-            changed
+            differs
         });
         let doing = state.borrow_and_update().clone();
         measures.hub_watch(doing == State::Watching);

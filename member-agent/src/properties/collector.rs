@@ -67,7 +67,7 @@ impl Collector {
     pub(super) async fn start_changed(&mut self) {
         if self.started.changed().await.is_err() {
             // There is no provider, or it runs: nothing changes any more.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
@@ -75,13 +75,13 @@ impl Collector {
     pub async fn collect(&mut self) -> Report {
         while self.tasks.try_join_next().is_some() {}
         let started = self.started.borrow().clone();
-        let mut report = self.call(&started).await;
+        let mut report = self.call(started.as_ref()).await;
         // Said each time: it is a state of this process, and the InternalMemberCluster may be a new one.
         report.conditions.extend(started.as_ref().map(said));
         report
     }
 
-    async fn call(&mut self, started: &Option<ProviderStarted>) -> Report {
+    async fn call(&mut self, started: Option<&ProviderStarted>) -> Report {
         let provider = match (&self.provider, started) {
             (Some(provider), Some(ProviderStarted::Started)) => provider.clone(),
             _ => self.built_in.clone(),
@@ -97,17 +97,15 @@ impl Collector {
             let _ = sender.send(collected);
             drop(permit);
         });
-        match timeout(PATIENCE, answer).await {
-            Ok(Ok(collected)) => Report {
-                collected: Some(collected),
-                conditions: vec![said(&CollectionSucceeded::Collected)],
-            },
-            // A panic ends the call without an answer, which is as good as none.
-            Ok(Err(_)) | Err(_) => {
-                tracing::warn!("The property provider does not respond in time");
-                (self.announce)(Event::ProviderTimedOut);
-                Report::failed(&CollectionSucceeded::TimedOut)
-            }
+        // A panic ends the call without an answer, which is as good as none.
+        let Ok(Ok(collected)) = timeout(PATIENCE, answer).await else {
+            tracing::warn!("The property provider does not respond in time");
+            (self.announce)(Event::ProviderTimedOut);
+            return Report::failed(&CollectionSucceeded::TimedOut);
+        };
+        Report {
+            collected: Some(collected),
+            conditions: vec![said(&CollectionSucceeded::Collected)],
         }
     }
 }
@@ -116,19 +114,14 @@ async fn start(provider: Arc<dyn Provider>, state: watch::Sender<Option<Provider
     let mut failures = 0;
     loop {
         let mut starting = pin!(provider.start());
-        let result = match timeout(PATIENCE, &mut starting).await {
-            Ok(result) => result,
-            Err(_) => {
-                tracing::warn!("The property provider does not start up in time");
-                set(
-                    &state,
-                    ProviderStarted::TimedOut,
-                    &announce,
-                    Event::ProviderStartTimedOut,
-                );
-                // It may still succeed.
-                starting.await
-            }
+        let result = if let Ok(result) = timeout(PATIENCE, &mut starting).await {
+            result
+        } else {
+            tracing::warn!("The property provider does not start up in time");
+            let late = ProviderStarted::TimedOut;
+            set(&state, late, &announce, Event::ProviderStartTimedOut);
+            // It may still succeed.
+            starting.await
         };
         match result {
             Ok(()) => {

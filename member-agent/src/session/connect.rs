@@ -57,9 +57,10 @@ pub(super) async fn connect(endpoint: &Endpoint, credential: &Credential, period
             Ok::<_, std::io::Error>(TokioIo::new(stream))
         }
     });
-    let authority = match endpoint.host.contains(':') {
-        true => format!("[{}]:{port}", endpoint.host),
-        false => address.clone(),
+    let authority = if endpoint.host.contains(':') {
+        format!("[{}]:{port}", endpoint.host)
+    } else {
+        address.clone()
     };
     let uri = |scheme: &str| {
         format!("{scheme}://{authority}")

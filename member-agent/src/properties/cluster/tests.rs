@@ -86,5 +86,5 @@ async fn a_terminating_namespace_disappears() {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_not_watched_is_not_ready() {
     let cluster = Cluster::of(vec![], vec![], None).await;
-    assert!(timeout(Duration::from_secs(60), cluster.ready()).await.is_err());
+    assert!(timeout(Duration::from_mins(1), cluster.ready()).await.is_err());
 }

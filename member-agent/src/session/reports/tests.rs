@@ -88,13 +88,13 @@ fn stopped(uid: &str, generation: i64) -> Phase {
     Phase::Stopped(Arc::new(imc))
 }
 
-fn report(nodes: &str, second: i64) -> Option<Arc<Report>> {
+fn report(nodes: &str, second: i64) -> Arc<Report> {
     let mut collected = Collected::default();
     collected.set("nodes", nodes, Timestamp::from_second(second).unwrap());
-    Some(Arc::new(Report {
+    Arc::new(Report {
         collected: Some(collected),
         conditions: vec![],
-    }))
+    })
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_hub_that_does_not_let_us_leave_is_quoted() {
 #[test]
 fn nothing_of_an_old_membership_is_said_under_a_new_one() {
     let mut scene = Scene::new();
-    scene.reports.set_properties(report("1", 0));
+    scene.reports.set_properties(Some(report("1", 0)));
     scene.reports.set_phase(joined("u", 1));
     scene.reports.set_phase(joined("v", 1));
     assert_eq!(scene.answer(Wire::UidMismatch), ["v/1 Joined=True", "v/1 properties"]);
@@ -216,17 +216,17 @@ fn properties_are_said_when_they_differ_and_now_and_then() {
     scene.reports.set_phase(joined("u", 1));
     scene.answer(Wire::Persisted);
     scene.answer(Wire::Persisted);
-    scene.reports.set_properties(report("1", 0));
+    scene.reports.set_properties(Some(report("1", 0)));
     assert_eq!(scene.answer(Wire::Persisted), ["u/1 properties"]);
     for beat in 1..REFRESH_BEATS {
         scene.reports.beat();
-        scene.reports.set_properties(report("1", i64::from(beat)));
+        scene.reports.set_properties(Some(report("1", i64::from(beat))));
         assert!(scene.sent().is_empty(), "only the time is new");
     }
     scene.reports.beat();
-    scene.reports.set_properties(report("1", 9));
+    scene.reports.set_properties(Some(report("1", 9)));
     assert_eq!(scene.answer(Wire::Unchanged), ["u/1 properties"]);
-    scene.reports.set_properties(report("2", 9));
+    scene.reports.set_properties(Some(report("2", 9)));
     assert_eq!(scene.answer(Wire::Persisted), ["u/1 properties"]);
     scene.reports.set_phase(joined("u", 2));
     assert_eq!(scene.answer(Wire::Persisted), ["u/2 Joined=True", "u/2 properties"]);

@@ -200,7 +200,7 @@ async fn what_was_not_answered_is_sent_again_after_a_break() {
     peer.accept(2).await;
     assert!(matches!(peer.next().await.body, MemberMessage::Heartbeat(_)));
     let again = peer.report().await;
-    let mut rest = vec![again, peer.report().await];
+    let mut rest = [again, peer.report().await];
     rest.sort_by_key(|m| matches!(m.body, MemberMessage::Properties(_)));
     assert_eq!(joined(&rest[0]), Some(Status::True));
     assert!(matches!(&rest[1].body, MemberMessage::Properties(p) if p.properties["nodes"].value == "2"));
@@ -412,7 +412,7 @@ async fn another_period_takes_effect_at_once() {
     let (mut hub, member) = hub().await;
     let before = member.seen.borrow().imc().unwrap().clone();
     let slow = Imc {
-        period: Duration::from_secs(600),
+        period: Duration::from_mins(10),
         ..(*before).clone()
     };
     member.seen.send_replace(Seen::Present(Arc::new(slow)));
