@@ -351,7 +351,7 @@ impl Cluster {
                     .await
             })
         };
-        let target = Target::new("internalmemberclusters", self.imc.clone());
+        let target = Target::new("InternalMemberCluster", self.imc.clone());
         let result = deps.writes.write(Lane::Heartbeat, target, &self.member, request).await;
         match result {
             Some(Ok(imc)) => {
@@ -441,7 +441,7 @@ impl Cluster {
             let (client, name) = (&deps.client, self.live.cluster.as_str());
             Some(async move { json_patch_status::<MemberCluster>(client, name, &operations).await })
         };
-        let target = Target::new("memberclusters", self.member.clone());
+        let target = Target::new("MemberCluster", self.member.clone());
         match deps.writes.write(Lane::Heartbeat, target, &self.member, request).await {
             Some(Ok(mc)) => {
                 deps.members.wrote(mc);

@@ -147,7 +147,7 @@ async fn change(
             let (api, name) = (&api, work.name.as_str());
             Some(async move { api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await })
         };
-        let target = Target::new("works", key.clone());
+        let target = Target::new("Work", key.clone());
         let group = Key::cluster(context.live.cluster.as_str());
         let written = deps.writes.write(Lane::Objects, target, &group, request).await;
         match (written, decision) {

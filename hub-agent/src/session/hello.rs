@@ -223,7 +223,7 @@ async fn store(
         let (api, name) = (&api, cluster.as_str());
         Some(async move { api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await })
     };
-    let target = Target::new("internalmemberclusters", key.clone());
+    let target = Target::new("InternalMemberCluster", key.clone());
     // Among the heartbeats: after an outage a fleet must be able to return while placements are busy.
     shared.deps.writes.write(Lane::Heartbeat, target, &key, request).await
 }
@@ -289,7 +289,7 @@ pub(super) async fn fill_labels(shared: &Shared, member: &str, labels: &std::col
             let api = &api;
             Some(async move { api.patch(member, &PatchParams::default(), &Patch::Merge(patch)).await })
         };
-        let target = Target::new("memberclusters", key.clone());
+        let target = Target::new("MemberCluster", key.clone());
         match deps.writes.write(Lane::Objects, target, &key, request).await {
             None => return,
             Some(Ok(mc)) => {

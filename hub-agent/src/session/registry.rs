@@ -197,3 +197,37 @@ fn superseded(mine: &SessionId, other: &SessionId) -> Close {
 pub(super) fn imc_key(cluster: &ClusterName) -> Key {
     Key::namespaced(cluster.namespace(), cluster.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(session: u64) -> Arc<Live> {
+        let id = SessionId {
+            cluster_uid: "c".to_owned(),
+            lease_transitions: 1,
+            session,
+        };
+        let caller = Caller {
+            user: "u".to_owned(),
+            groups: vec![],
+        };
+        let cluster = ClusterName::new("a").unwrap();
+        Arc::new(Live::new(id, "imc".to_owned(), caller, cluster))
+    }
+
+    #[test]
+    fn of_two_sessions_the_older_ends_in_whichever_order_they_come() {
+        for (first, second) in [(1, 2), (2, 1)] {
+            let (registry, first, second) = (Registry::default(), live(first), live(second));
+            registry.insert(&first);
+            registry.insert(&second);
+            for session in [&first, &second] {
+                let closed = session.closing().borrow().is_some();
+                assert_eq!(closed, session.id.session == 1);
+                registry.remove(session);
+            }
+            assert!(registry.get("a").is_none());
+        }
+    }
+}

@@ -52,7 +52,7 @@ pub(super) async fn status(context: &Context, name: &str, report: &WorkReport) -
             let (client, namespace) = (&deps.client, namespace.as_str());
             Some(async move { put_status::<HeldWork>(client, namespace, name, &body).await })
         };
-        let target = Target::new("works", key.clone());
+        let target = Target::new("Work", key.clone());
         // Members take turns, so that one with a thousand reports does not delay one with three.
         let group = Key::cluster(context.live.cluster.as_str());
         let written = deps.writes.write(Lane::Status, target, &group, request).await;

@@ -39,6 +39,7 @@ struct Hub {
     stores: Arc<Stores>,
     address: SocketAddr,
     ca: String,
+    ca_key: String,
     metrics: Metrics,
     leading: watch::Sender<bool>,
     stop: CancellationToken,
@@ -89,6 +90,7 @@ impl Hub {
             stores,
             address,
             ca: serving.ca,
+            ca_key: String::from_utf8(data["ca.key"].0.clone()).unwrap(),
             metrics,
             leading,
             stop,
@@ -144,12 +146,38 @@ impl Hub {
 
     /// A stream on which nothing has been said.
     async fn dial(&self, token: Option<&str>) -> Member {
+        self.dial_with(token, None).await
+    }
+
+    /// The same with a client certificate for this user, which the hub's client CA has signed.
+    async fn dial_as(&self, user: &str) -> Member {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, user);
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let ca_key = rcgen::KeyPair::from_pem(&self.ca_key).unwrap();
+        let issuer = rcgen::Issuer::from_ca_cert_pem(&self.ca, ca_key).unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap().der().clone();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        self.dial_with(None, Some((certificate, key))).await
+    }
+
+    async fn dial_with(
+        &self,
+        token: Option<&str>,
+        certificate: Option<(
+            rustls::pki_types::CertificateDer<'static>,
+            rustls::pki_types::PrivateKeyDer<'static>,
+        )>,
+    ) -> Member {
         let mut roots = RootCertStore::empty();
         let ca = rustls::pki_types::pem::PemObject::from_pem_slice(self.ca.as_bytes()).unwrap();
         roots.add(ca).unwrap();
-        let mut config = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let mut config = match certificate {
+            Some((certificate, key)) => config.with_client_auth_cert(vec![certificate], key).unwrap(),
+            None => config.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![b"h2".to_vec()];
         let (connector, address) = (tokio_rustls::TlsConnector::from(Arc::new(config)), self.address);
         let connect = tower::service_fn(move |_: http::Uri| {

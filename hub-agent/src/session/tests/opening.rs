@@ -67,6 +67,19 @@ async fn credentials_are_needed_and_judged() {
 }
 
 #[tokio::test]
+async fn a_client_certificate_is_as_good_as_a_token() {
+    let hub = Hub::start().await;
+    hub.member("a");
+    let mut member = hub.dial_as("user-a").await;
+    member.hello(hello("a")).await;
+    member.accepted().await;
+    assert_eq!(member.ask(joined("a")).await, Outcome::Persisted);
+    let mut stranger = hub.dial_as("user-b").await;
+    stranger.hello(hello("a")).await;
+    assert_eq!(stranger.rejected().await.0, RejectCode::PermissionDenied);
+}
+
+#[tokio::test]
 async fn hello_comes_first_and_soon() {
     let settings = Settings {
         hello_timeout: Duration::from_millis(50),
