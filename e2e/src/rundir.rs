@@ -150,7 +150,7 @@ mod tests {
         fs::create_dir(root.path().join("flotilla-without-lock")).unwrap();
         fs::create_dir(root.path().join("somebody-elses")).unwrap();
 
-        assert_eq!(sweep(&[root.path().to_owned()]), [dead.clone()]);
+        assert_eq!(sweep(&[root.path().to_owned()]), std::slice::from_ref(&dead));
         assert!(live.path().exists() && !dead.exists());
         assert!(root.path().join("flotilla-without-lock").exists());
         assert!(root.path().join("somebody-elses").exists());

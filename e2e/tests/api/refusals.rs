@@ -73,7 +73,7 @@ fn collect(schema: &Value, root: &Value, pointer: &str, shown: &str, cases: &mut
             path: shown.to_owned(),
             object,
             says,
-        })
+        });
     };
     let with = |new: Value| {
         let mut object = root.clone();

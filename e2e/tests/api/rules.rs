@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::kinds::{self, Kind};
 
 /// A new object that breaks a rule: kinds, the spec (or its changes) as a merge patch of the example, the message.
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn on_create() -> Vec<(&'static [&'static str], Value, &'static str)> {
     const PLACEMENTS: &[&str] = &["clusterresourceplacements", "resourceplacements"];
     const STRATEGIES: &[&str] = &["clusterstagedupdatestrategies", "stagedupdatestrategies"];
