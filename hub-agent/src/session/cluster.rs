@@ -5,19 +5,21 @@
 //! write of the MemberCluster by the leader. Content goes to the InternalMemberCluster, from where the membership
 //! controller copies it. The last reports are kept: if somebody overwrites what they said, it is written again.
 
+mod plan;
+
 use std::{sync::Arc, time::Duration};
 
 use fleet_api::{
-    cluster::{AgentType, InternalMemberCluster, InternalMemberClusterStatus, MemberCluster},
+    cluster::{AgentType, InternalMemberCluster, MemberCluster},
     conditions::{Status, Words as _, member_agent},
     patch,
 };
 use fleet_core::{
     membership::heartbeat,
     session::{
-        Answer, Decision, Outcome,
-        beat::{Beats, Write},
-        cluster::{self as decide, AgentReport, PropertiesReport},
+        Answer, Outcome,
+        beat::Write,
+        cluster::{AgentReport, PropertiesReport},
         epoch,
         said::{Said, whole_second},
     },
@@ -36,6 +38,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{sync::Notify, time::Instant};
 
+use self::plan::{Kept, Plan, State};
 use super::{
     convert::refusal_word,
     outgoing::Outgoing,
@@ -63,40 +66,6 @@ pub(super) struct Cluster {
     member: Key,
     state: Mutex<State>,
     wake: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    beats: Beats,
-    /// When the oldest beat came that is not stored, to measure.
-    arrived: Option<Timestamp>,
-    /// When the newest sign of life came. Whatever is written later says so, and not when it was written.
-    received: Option<Timestamp>,
-    agent: Option<Kept<AgentReport>>,
-    properties: Option<Kept<PropertiesReport>>,
-    repairs: u32,
-    repair_at: Option<Instant>,
-}
-
-/// A report, kept for repairs after it was answered.
-struct Kept<R> {
-    /// None: the hub's own.
-    seq: Option<u64>,
-    report: R,
-}
-
-/// What a pass found to do.
-#[derive(Debug)]
-struct Plan {
-    /// Reports that need no write.
-    answers: Vec<(u64, Answer)>,
-    /// Reports that are answered once the status is written.
-    included: Vec<(u64, Answer)>,
-    status: InternalMemberClusterStatus,
-    due: Write,
-    repair: bool,
-    repair_at: Option<Instant>,
-    read_again: bool,
 }
 
 enum Next {
@@ -261,64 +230,6 @@ impl Cluster {
             .map_err(|_| Failure::Unavailable("the API server did not answer".into()))?
             .map_err(|error| Failure::of(&error))?;
         Ok(self.shared.deps.internals.wrote(imc))
-    }
-
-    /// What to do about the newest reports and beats, given the object as it is. `live`: it was just read.
-    fn plan(&self, imc: &InternalMemberCluster, live: bool) -> Plan {
-        let deps = &self.shared.deps;
-        let now = deps.clock.now();
-        let mut state = self.state.lock();
-        let said_at = state.received.unwrap_or(now);
-        let mut plan = Plan {
-            answers: vec![],
-            included: vec![],
-            status: imc.status.clone().unwrap_or_default(),
-            due: Write::Nothing,
-            repair: false,
-            repair_at: None,
-            read_again: false,
-        };
-        let may_repair = state.repair_at.is_none_or(|at| at <= Instant::now());
-        let mut work = imc.clone();
-        let mut content = false;
-        let agent = state.agent.as_ref().map(|kept| {
-            let decision = decide::agent_status(&work, &AgentType::MemberAgent, &kept.report, said_at);
-            (kept.seq, decision)
-        });
-        if let Some((seq, decision)) = agent {
-            content |= plan.take(seq, decision, &mut work, live, may_repair, state.repair_at);
-        }
-        let properties = state.properties.as_ref().map(|kept| {
-            let decision = decide::properties(&work, &kept.report, said_at);
-            (kept.seq, decision)
-        });
-        if let Some((seq, decision)) = properties {
-            content |= plan.take(seq, decision, &mut work, live, may_repair, state.repair_at);
-        }
-        if content {
-            state.beats.content_changed();
-        }
-        let leading = *deps.leading.borrow();
-        let period = heartbeat::period(imc.spec.heartbeat_period_seconds);
-        plan.due = state.beats.due(leading, period, now);
-        if matches!(plan.due, Write::Member(_)) && self.member_entry().is_none() {
-            // There is nothing on the MemberCluster yet to put a time on.
-            let Write::Member(at) = plan.due else { return plan };
-            plan.due = Write::Both(at);
-        }
-        if let Write::Both(at) | Write::Internal(at) = plan.due {
-            if let Some(kept) = state
-                .properties
-                .as_ref()
-                .filter(|kept| kept.report.imc_uid == self.live.imc_uid)
-            {
-                refresh(&mut work, &kept.report, said_at);
-            }
-            let status = work.status.get_or_insert_default();
-            decide::stamp(status, &AgentType::MemberAgent, at);
-        }
-        plan.status = work.status.unwrap_or_default();
-        plan
     }
 
     /// The MemberCluster and the place of this agent's entry in it.
@@ -510,66 +421,5 @@ impl Cluster {
                 ));
             }
         }
-    }
-}
-
-impl State {
-    fn alive(&mut self, now: Timestamp) {
-        self.beats.received(now);
-        self.received = self.received.max(Some(now));
-    }
-}
-
-impl Plan {
-    /// Takes a decision in; true if it changes the status.
-    fn take(
-        &mut self,
-        seq: Option<u64>,
-        decision: Decision<InternalMemberClusterStatus>,
-        work: &mut InternalMemberCluster,
-        live: bool,
-        may_repair: bool,
-        repair_at: Option<Instant>,
-    ) -> bool {
-        match (decision, seq) {
-            (Decision::Answer(answer), Some(seq)) => self.answers.push((seq, answer)),
-            (Decision::ReadAgain, Some(seq)) if live => {
-                let reason = "computed for a generation that does not exist";
-                self.answers.push((seq, Answer::because(Outcome::Invalid, reason)));
-            }
-            (Decision::ReadAgain, Some(_)) => self.read_again = true,
-            (Decision::Answer(_) | Decision::ReadAgain, None) => {}
-            (Decision::Write { write, then }, Some(seq)) => {
-                work.status = Some(write);
-                self.included.push((seq, then));
-                return true;
-            }
-            // Somebody has overwritten what was stored before.
-            (Decision::Write { write, .. }, None) if may_repair => {
-                work.status = Some(write);
-                self.repair = true;
-                return true;
-            }
-            (Decision::Write { .. }, None) => self.repair_at = repair_at,
-        }
-        false
-    }
-}
-
-/// Brings observation times up to date, which alone are not worth a write.
-fn refresh(imc: &mut InternalMemberCluster, report: &PropertiesReport, now: Timestamp) {
-    if !report.collected {
-        return;
-    }
-    let status = imc.status.get_or_insert_default();
-    for (name, value) in &mut status.properties {
-        if let Some(said) = report.properties.get(name).filter(|said| said.value == value.value) {
-            value.observation_time = fleet_core::session::said::clamped(said.observation_time.0, now);
-        }
-    }
-    if let (Some(usage), Some(said)) = (&mut status.resource_usage, &report.usage)
-        && let Some(at) = &said.observation_time
-    {
-        usage.observation_time = Some(fleet_core::session::said::clamped(at.0, now));
     }
 }

@@ -27,6 +27,7 @@ mod metrics;
 mod outgoing;
 mod registry;
 mod reports;
+mod review;
 mod server;
 mod stream;
 #[cfg(test)]

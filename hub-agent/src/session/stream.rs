@@ -2,12 +2,11 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use fleet_core::session::{Answer, Outcome, bucket::Bucket, hello::may_continue, identity::Caller};
+use fleet_core::session::{Answer, Outcome, bucket::Bucket};
 use fleet_proto::{
     convert::{FromMember, Hello, HubMessage, MemberMessage, Outcome as Said, RejectCode},
     pb,
 };
-use fleet_runtime::Key;
 use prost::Message as _;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tonic::Streaming;
@@ -21,14 +20,13 @@ use super::{
     outgoing::{Outgoing, Unreachable},
     registry::{Close, Live, verdict},
     reports::{Body, Context, Report, Reports},
+    review,
     server::Shared,
 };
 
 /// Malformed messages that a session may send per second, and at once. A newer member may say a few things that this
 /// hub does not understand; more is noise.
 const MALFORMED: (u32, u32) = (1, 50);
-/// After a failure to judge a credential again, for want of an API server.
-const REVIEW_AGAIN: Duration = Duration::from_secs(30);
 
 /// Serves a stream. Whatever it is that ends it, the member is told if it still listens.
 pub(super) async fn run(
@@ -215,7 +213,7 @@ impl Session {
         // Dropped, and so ended, with this function.
         let mut tasks = JoinSet::new();
         tasks.spawn(self.cluster.clone().run());
-        tasks.spawn(review(
+        tasks.spawn(review::run(
             self.shared.clone(),
             self.live.clone(),
             credential,
@@ -468,39 +466,5 @@ fn unreadable(status: &tonic::Status) -> Option<Close> {
             })
         }
         _ => None,
-    }
-}
-
-/// Judges the credential again, every few minutes and when it ends by itself. Ends never; the session drops it.
-async fn review(shared: Arc<Shared>, live: Arc<Live>, credential: Credential, mut expires: Option<jiff::Timestamp>) {
-    let mut wait = shared.deps.settings.review_interval;
-    loop {
-        let until_end = expires.map(|at| at.duration_since(shared.deps.clock.now()));
-        let wait_now = until_end.map_or(wait, |left| wait.min(left.try_into().unwrap_or(Duration::ZERO)));
-        tokio::time::sleep(wait_now).await;
-        let is_over = |expires: Option<jiff::Timestamp>| expires.is_some_and(|at| at <= shared.deps.clock.now());
-        match credential.judge(&shared).await {
-            Ok(_) if is_over(expires) => {
-                live.close(Close::new(RejectCode::Unauthenticated, "the credential has expired"));
-            }
-            Ok(caller) => {
-                expires = caller.expires;
-                wait = shared.deps.settings.review_interval;
-                let caller = Caller {
-                    user: caller.user,
-                    groups: caller.groups,
-                };
-                let mc = shared.deps.members.get(&Key::cluster(live.cluster.as_str()));
-                if !may_continue(&caller, &live.cluster, mc.as_deref()) {
-                    let why = "the caller is no longer the MemberCluster's spec.identity";
-                    live.close(Close::new(RejectCode::PermissionDenied, why));
-                }
-            }
-            Err(close) if close.code == RejectCode::Unauthenticated || is_over(expires) => {
-                live.close(Close::new(RejectCode::Unauthenticated, close.message));
-            }
-            // The API server could not be asked. Until it can, or the credential ends, the last word stands.
-            Err(_) => wait = REVIEW_AGAIN.min(shared.deps.settings.review_interval),
-        }
     }
 }
