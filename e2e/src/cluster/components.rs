@@ -266,15 +266,16 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::redundant_closure_for_method_calls, reason = "the method alone has one lifetime too few")]
     fn audit_and_more_arguments_are_switches() {
-        let plain = with_layout(&ClusterSpec::hub(), Layout::apiserver);
+        let plain = with_layout(&ClusterSpec::hub(), |layout| layout.apiserver());
         assert!(!plain.args.iter().any(|a| a.starts_with("--audit")));
         let spec = ClusterSpec {
             audit: true,
             apiserver_args: vec!["--v=4".into()],
             ..ClusterSpec::hub()
         };
-        let audited = with_layout(&spec, Layout::apiserver);
+        let audited = with_layout(&spec, |layout| layout.apiserver());
         assert!(audited.args.contains(&"--audit-log-path=/l/audit.log".to_owned()));
         assert_eq!(audited.args.last().map(String::as_str), Some("--v=4"));
     }
