@@ -126,10 +126,12 @@ pub async fn run(
     let (seen_sender, seen) = watch::channel(Seen::NotYet);
     let store = membership::store();
     let cluster = settings.cluster.clone();
-    tasks.spawn_forever(
-        "hub watch",
-        until(&stop, membership::watch(store.clone(), hub, cluster.clone())),
-    );
+    let (source, watched, name) = (credential.clone(), store.clone(), cluster.clone());
+    let watching = async move {
+        first_token(&source).await;
+        membership::watch(watched, hub, name).await;
+    };
+    tasks.spawn_forever("hub watch", until(&stop, watching));
     let following = membership::follow(store, cluster, seen_sender, health.check("hub-watch"), measures.clone());
     tasks.spawn_forever("membership", until(&stop, following));
 
@@ -307,6 +309,18 @@ async fn applied_works(client: &Client) -> anyhow::Result<()> {
              chart member-agent brings"
         ),
         _ => Ok(()),
+    }
+}
+
+/// Waits a moment for a token that is on its way, so that the first request does not fail for want of it.
+async fn first_token(credential: &Credential) {
+    if let Credential::Token(source) = credential {
+        for _ in 0..100 {
+            if source.current().is_ok() {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 }
 

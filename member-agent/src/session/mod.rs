@@ -187,12 +187,20 @@ impl Context {
         self.barred.send_if_modified(|barred| barred.take().is_some());
     }
 
-    /// Waits while there is nobody to speak for: the hub was read and there is no InternalMemberCluster. As long as it
-    /// could not be read we try, for the channel may work where the API server does not.
+    /// Waits while there is nobody to speak for, or nowhere to speak. As long as the hub could not be read we try where
+    /// the settings say, for the channel may work where the API server does not.
     async fn wait_for_membership(&mut self) {
-        if *self.seen.borrow_and_update() == Seen::Absent {
-            self.check.not_ready("waiting for the MemberCluster on the hub");
-            let _ = self.seen.wait_for(|seen| *seen != Seen::Absent).await;
+        let told_where = self.settings.channel.is_some();
+        let hopeless = |seen: &Seen| match seen {
+            Seen::NotYet => !told_where,
+            Seen::Absent => true,
+            Seen::Present(_) => false,
+        };
+        if hopeless(&self.seen.borrow_and_update()) {
+            self.check.not_ready("waiting for the InternalMemberCluster on the hub");
+            if self.seen.wait_for(|seen| !hopeless(seen)).await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
     }
 

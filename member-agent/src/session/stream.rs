@@ -92,9 +92,9 @@ pub(super) async fn converse(context: &mut Context, reports: &mut Reports, link:
             beats.beat(Instant::now());
             beat_due = true;
         }
-        // As long as the connection takes messages: the heartbeat first.
+        // As long as the connection takes messages: the heartbeat first, which no limit on reports holds back.
         let mut blocked = false;
-        while !window.paused() {
+        while beat_due || !window.paused() {
             let Ok(permit) = send.try_reserve() else {
                 blocked = true;
                 break;
