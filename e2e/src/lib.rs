@@ -19,8 +19,11 @@ pub mod harness;
 pub mod kubectl;
 pub mod launcher;
 pub mod lock;
+pub mod members;
 pub mod process;
+pub mod proxy;
 pub mod rundir;
+pub mod scripted_member;
 pub mod supervisor;
 pub mod wait;
 

@@ -27,6 +27,14 @@ pub use chart::Chart;
 pub const NAMESPACE: &str = "fleet-system";
 /// The hub agent's process.
 pub const HUB_AGENT: &str = "hub/hub-agent";
+/// What a test must not wait minutes for.
+const HASTE: [&str; 5] = [
+    "--leader-lease-duration=6s",
+    "--leader-renew-deadline=4s",
+    "--leader-retry-period=1s",
+    "--cluster-unhealthy-threshold=30s",
+    "--force-delete-wait-time=30s",
+];
 /// Longer than any fleet lives.
 const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
 
@@ -72,14 +80,12 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
     } else {
         ports::free_port()?
     };
+    let account = rendered.service_account()?;
+    let kubeconfig = agent_kubeconfig(fleet, "hub", &account, &account, None).await?;
     let mut args = rendered.args()?;
+    args.extend(HASTE.map(str::to_owned));
     args.extend([
-        format!(
-            "--kubeconfig={}",
-            agent_kubeconfig(fleet, "hub", &rendered.service_account()?)
-                .await?
-                .display()
-        ),
+        format!("--kubeconfig={}", kubeconfig.display()),
         format!("--channel-bind-address=127.0.0.1:{port}"),
         format!("--health-probe-bind-address=127.0.0.1:{health}"),
         format!("--metrics-bind-address=127.0.0.1:{metrics}"),
@@ -145,38 +151,53 @@ pub async fn run_join(fleet: &Fleet, member: &str, name: &str) -> Result<Value> 
 
 /// Installs the member's chart and starts an agent as its Deployment would.
 pub async fn start_member_agent(fleet: &Fleet, helm: &Path, member: &str, process: &str, values: &Value) -> Result<()> {
-    let chart = Chart::new(helm, "member-agent");
-    let rendered = chart.install(fleet, member, values).await?;
+    let rendered = Chart::new(helm, "member-agent").install(fleet, member, values).await?;
+    fleet
+        .start_process(member_spec(fleet, member, process, &rendered).await?)
+        .await
+}
+
+/// What one more agent runs with, on a cluster where the chart is installed already.
+pub async fn member_agent_spec(fleet: &Fleet, member: &str, process: &str, values: &Value) -> Result<Spec> {
+    let helm = binaries::find_or_build_helm().await?;
+    let rendered = Chart::new(&helm, "member-agent").render(values).await?;
+    member_spec(fleet, member, process, &rendered).await
+}
+
+async fn member_spec(fleet: &Fleet, member: &str, process: &str, rendered: &chart::Rendered) -> Result<Spec> {
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
+    let file = process.rsplit('/').next().unwrap_or(process);
+    let kubeconfig = agent_kubeconfig(fleet, member, &rendered.service_account()?, file, None).await?;
     let mut args = rendered.args()?;
     args.extend([
-        format!(
-            "--kubeconfig={}",
-            agent_kubeconfig(fleet, member, &rendered.service_account()?)
-                .await?
-                .display()
-        ),
+        format!("--kubeconfig={}", kubeconfig.display()),
         format!("--hub-health-probe-bind-address=127.0.0.1:{health}"),
         format!("--hub-metrics-bind-address=127.0.0.1:{metrics}"),
         "--health-probe-bind-address=0".to_owned(),
         "--metrics-bind-address=0".to_owned(),
     ]);
-    fleet
-        .start_process(Spec {
-            name: process.to_owned(),
-            program: program("member-agent")?,
-            args: last_wins(args),
-            env: rendered.env(NAMESPACE)?,
-            log: fleet.log_path(process),
-            // Alive, not ready: ready means joined, which is the hub's to say.
-            ready: Ready::Http {
-                server: format!("http://127.0.0.1:{health}"),
-                path: "/healthz".into(),
-                ca: None,
-            },
-            ready_within: std::time::Duration::from_mins(1),
-        })
-        .await
+    Ok(Spec {
+        name: process.to_owned(),
+        program: program("member-agent")?,
+        args: last_wins(args),
+        env: rendered.env(NAMESPACE)?,
+        log: fleet.log_path(process),
+        // Alive, not ready: ready means joined, which is the hub's to say.
+        ready: Ready::Http {
+            server: format!("http://127.0.0.1:{health}"),
+            path: "/healthz".into(),
+            ca: None,
+        },
+        ready_within: std::time::Duration::from_secs(60),
+    })
+}
+
+/// The hub's API server as members reach it: its URL, and its CA as base64 of PEM.
+pub fn hub_address(fleet: &Fleet) -> Result<(String, String)> {
+    let entry = cluster_entry(fleet, "hub")?;
+    let text = |key: &str| entry[key].as_str().map(str::to_owned);
+    let server = text("server").context("no server")?;
+    Ok((server, text("certificate-authority-data").context("no CA")?))
 }
 
 /// Waits until the hub says that a member has joined.
@@ -191,8 +212,14 @@ pub async fn joined(fleet: &Fleet, name: &str) -> Result<MemberCluster> {
     .await
 }
 
-/// A kubeconfig for a ServiceAccount, with a token that the cluster issued for it.
-async fn agent_kubeconfig(fleet: &Fleet, cluster: &str, account: &str) -> Result<PathBuf> {
+/// A kubeconfig for a ServiceAccount, with a token that the cluster issued for it; `server` if not by the usual way.
+pub async fn agent_kubeconfig(
+    fleet: &Fleet,
+    cluster: &str,
+    account: &str,
+    file: &str,
+    server: Option<&str>,
+) -> Result<PathBuf> {
     let accounts = Api::<ServiceAccount>::namespaced(fleet.client(cluster).await?, NAMESPACE);
     let request = TokenRequest {
         spec: TokenRequestSpec {
@@ -205,19 +232,15 @@ async fn agent_kubeconfig(fleet: &Fleet, cluster: &str, account: &str) -> Result
         .create_token_request(account, &PostParams::default(), &request)
         .await?;
     let token = answer.status.map(|s| s.token).context("the cluster issued no token")?;
-    let all = fleet.kubeconfig()?;
-    let context = &fleet.cluster(cluster)?.context;
-    let entry = all
-        .clusters
-        .iter()
-        .find(|c| c.name == *context)
-        .and_then(|c| c.cluster.clone());
-    let entry = serde_json::to_value(entry.with_context(|| format!("no cluster {context} in the kubeconfig"))?)?;
+    let mut entry = cluster_entry(fleet, cluster)?;
+    if let Some(server) = server {
+        entry["server"] = json!(server);
+    }
     let path = fleet
         .dir()
         .join("conf")
         .join(cluster)
-        .join(format!("{account}.kubeconfig"));
+        .join(format!("{file}.kubeconfig"));
     kubeconfig::write(
         &path,
         &json!({
@@ -228,6 +251,19 @@ async fn agent_kubeconfig(fleet: &Fleet, cluster: &str, account: &str) -> Result
         }),
     )?;
     Ok(path)
+}
+
+fn cluster_entry(fleet: &Fleet, cluster: &str) -> Result<Value> {
+    let all = fleet.kubeconfig()?;
+    let context = &fleet.cluster(cluster)?.context;
+    let entry = all
+        .clusters
+        .into_iter()
+        .find(|c| c.name == *context)
+        .and_then(|c| c.cluster);
+    Ok(serde_json::to_value(
+        entry.with_context(|| format!("no cluster {context} in the kubeconfig"))?,
+    )?)
 }
 
 /// The channel's port, the same for the life of a fleet: every restart of the hub agent must come back to it.
