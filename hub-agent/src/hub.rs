@@ -116,7 +116,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     caches.synced(&health).await;
     works.store.synced().await;
 
-    let listener = session::bind(listen_address(&channel.channel_bind_address).await?).await?;
+    let listener = listen(&channel.channel_bind_address).await?;
     tracing::info!(address = %listener.local_addr()?, "Serving members");
     let deps = session::Deps {
         client: client.clone(),
@@ -183,7 +183,10 @@ impl Leader {
         tracing::info!(term = term.transitions(), "Leading");
         let grace = Grace {
             leader_since: self.clock.now(),
-            previous_renewed: newest_heartbeat(&self.caches.members),
+            // Without an election there is no such record.
+            previous_renewed: term
+                .previous_renewed()
+                .or_else(|| newest_heartbeat(&self.caches.members)),
         };
         let threshold = signed(self.membership.cluster_unhealthy_threshold);
         let membership = membership::Context {
@@ -227,8 +230,7 @@ impl Leader {
     }
 }
 
-/// When somebody was last there to receive a heartbeat: the newest that is stored for any member. It stands in for the
-/// previous leader's last renewal, and is right without leader election too.
+/// When somebody was last there to receive a heartbeat: the newest that is stored for any member.
 fn newest_heartbeat(members: &Store<MemberCluster>) -> Option<Timestamp> {
     let beat = |mc: Arc<MemberCluster>| {
         let agent = mc.status.as_ref()?.agent(&AgentType::MemberAgent)?;
@@ -290,18 +292,20 @@ fn certificate_source(channel: &ChannelArgs, namespace: &str) -> Source {
     }
 }
 
-/// Go's `:port` means every address of both families.
-async fn listen_address(bind: &Bind) -> anyhow::Result<std::net::SocketAddr> {
+/// Go's `:port` means every address of both families, or of IPv4 where there is no IPv6.
+async fn listen(bind: &Bind) -> anyhow::Result<tokio::net::TcpListener> {
     match bind {
         Bind::Off => bail!("--channel-bind-address: members need an address to connect to"),
-        Bind::Port(port) => Ok((std::net::Ipv6Addr::UNSPECIFIED, *port).into()),
+        Bind::Port(port) => match session::bind((std::net::Ipv6Addr::UNSPECIFIED, *port).into()).await {
+            Ok(listener) => Ok(listener),
+            Err(_) => session::bind((std::net::Ipv4Addr::UNSPECIFIED, *port).into()).await,
+        },
         Bind::Address(address) => {
             let mut found = tokio::net::lookup_host(address)
                 .await
                 .with_context(|| format!("--channel-bind-address: cannot resolve {address}"))?;
-            found
-                .next()
-                .with_context(|| format!("--channel-bind-address: {address} has no address"))
+            let address = found.next();
+            session::bind(address.with_context(|| "--channel-bind-address: the host has no address")?).await
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Options {
     /// Members.
     #[command(flatten)]
     pub membership: MembershipArgs,
-    /// Flags without effect, accepted so that existing Deployments start.
+    /// Flags of existing Deployments.
     #[command(flatten)]
     accepted: AcceptedArgs,
 
@@ -102,6 +102,7 @@ pub struct MembershipArgs {
     pub enable_cluster_inventory_apis: bool,
 }
 
+/// Flags of upstream's hub agent that have no effect here, or not yet; their ranges are still checked.
 #[derive(Debug, Clone, clap::Args)]
 struct AcceptedArgs {
     #[arg(long, hide = true, default_value = "250", value_parser = qps(10_000.0), allow_negative_numbers = true)]
@@ -116,14 +117,77 @@ struct AcceptedArgs {
     resync_period: Duration,
     #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(i32).range(30..=200))]
     max_fleet_size: i32,
+    #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(i32).range(10..=200))]
+    max_concurrent_cluster_placement: i32,
+    #[arg(long, hide = true, default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=100))]
+    concurrent_resource_change_syncs: i32,
+    #[arg(long, hide = true, default_value = "5ms",
+          value_parser = duration::ranged(Duration::from_millis(1), Duration::from_millis(200)))]
+    rate_limiter_base_delay: Duration,
+    #[arg(long, hide = true, default_value = "60s", value_parser = duration::ranged(seconds(1), seconds(300)))]
+    rate_limiter_max_delay: Duration,
+    #[arg(long, hide = true, default_value_t = 10, value_parser = clap::value_parser!(i32).range(1..=1000))]
+    rate_limiter_qps: i32,
+    #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..=10000))]
+    rate_limiter_bucket_size: i32,
+    #[arg(long, hide = true, value_parser = duration::ranged(Duration::ZERO, seconds(300)))]
+    resource_snapshot_creation_minimum_interval: Option<Duration>,
+    #[arg(long, hide = true, value_parser = duration::ranged(Duration::ZERO, seconds(60)))]
+    resource_changes_collection_duration: Option<Duration>,
+    #[arg(long, hide = true)]
+    work_pending_grace_period: Option<String>,
+    #[arg(long, hide = true)]
+    pprof_port: Option<u16>,
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, default_value = "true", num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     enable_v1beta1_apis: bool,
+    #[arg(long, hide = true)]
+    webhook_client_connection_type: Option<String>,
+    #[arg(long, hide = true)]
+    webhook_service_name: Option<String>,
+    #[arg(long, hide = true)]
+    whitelisted_users: Option<String>,
+    #[arg(long, hide = true)]
+    admission_policy_manager_config: Option<String>,
+    #[arg(long, hide = true)]
+    skipped_propagating_apis: Option<String>,
+    #[arg(long, hide = true)]
+    allowed_propagating_apis: Option<String>,
+    #[arg(long, hide = true)]
+    skipped_propagating_namespaces: Option<String>,
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     enable_pprof: Option<bool>,
-    #[arg(long, hide = true)]
-    pprof_port: Option<u16>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_webhook: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_guard_rail: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    deny_modify_member_cluster_labels: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_workload: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_pdbs: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    use_cert_manager: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_admission_policy_manager: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_staged_update_run_apis: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_eviction_apis: Option<bool>,
+    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    enable_resource_placement: Option<bool>,
 }
 
 impl Options {
@@ -185,6 +249,21 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Options::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_existing_deployments_are_taken() {
+        parse(&[
+            "--leader-elect=true",
+            "--v=5",
+            "--enable-webhook=true",
+            "--webhook-client-connection-type=service",
+            "--whitelisted-users=a,b",
+            "--enable-guard-rail=true",
+            "--deny-modify-member-cluster-labels",
+            "--resource-changes-collection-duration=15s",
+        ])
+        .unwrap();
     }
 
     #[test]

@@ -105,7 +105,11 @@ async fn release(ctx: &Context, key: &Key) -> Result<(), Error> {
     let api = Api::<MemberCluster>::all(ctx.client.clone());
     let patch = |mc: &MemberCluster| {
         let before = mc.metadata.finalizers.as_deref().unwrap_or_default();
-        let after: Vec<_> = before.iter().filter(|f| *f != finalizers::MEMBER_CLUSTER).collect();
+        // The inventory's finalizer outlives a switched-off inventory, and nobody else would take it off.
+        let ours = |f: &str| {
+            f == finalizers::MEMBER_CLUSTER || (!ctx.settings.export_profiles && f == finalizers::CLUSTER_PROFILE)
+        };
+        let after: Vec<_> = before.iter().filter(|f| !ours(f)).collect();
         (after.len() < before.len()).then(|| json!({ "metadata": { "finalizers": after } }))
     };
     if ctx.patch(&api, &ctx.caches.members, key, Part::Object, patch).await? {

@@ -15,6 +15,7 @@ mod tests;
 
 use std::{future::Future, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -83,6 +84,7 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Term {
     transitions: i32,
+    previous_renewed: Option<Timestamp>,
     token: CancellationToken,
     tasks: TaskTracker,
 }
@@ -91,6 +93,11 @@ impl Term {
     /// The number of this term.
     pub fn transitions(&self) -> i32 {
         self.transitions
+    }
+
+    /// When the leader before last renewed, by its own clock; none if there was no other.
+    pub fn previous_renewed(&self) -> Option<Timestamp> {
+        self.previous_renewed
     }
 
     /// Cancelled when the term is over.
@@ -111,6 +118,7 @@ impl Term {
 pub fn always(stop: &CancellationToken) -> watch::Receiver<State> {
     let term = Term {
         transitions: 0,
+        previous_renewed: None,
         token: stop.child_token(),
         tasks: TaskTracker::new(),
     };
@@ -338,6 +346,7 @@ impl Elector {
         let mut lease = self.lease.clone();
         let before = lease.spec.take().unwrap_or_default();
         let ours = before.holder_identity.as_deref() == Some(&self.config.identity);
+        let previous_renewed = before.renew_time.as_ref().map(|time| time.0);
         lease.spec = Some(LeaseSpec {
             holder_identity: Some(self.config.identity.clone()),
             lease_duration_seconds: i32::try_from(self.config.lease_duration.as_secs()).ok(),
@@ -357,6 +366,7 @@ impl Elector {
         if !self.leads() {
             let term = Term {
                 transitions,
+                previous_renewed,
                 token: CancellationToken::new(),
                 tasks: TaskTracker::new(),
             };
