@@ -30,6 +30,7 @@ const FIELD_MANAGER: &str = "kubectl-fleet";
 /// The member's Secret with the hub token, as the chart expects it.
 const TOKEN_SECRET: &str = "hub-kubeconfig-secret";
 const TOKEN_SECRET_NAMESPACE: &str = "default";
+const HEARTBEAT_PERIOD_SECONDS: i32 = 15;
 /// The token controller answers within a second; a minute means that it does not run.
 const TOKEN_WAIT: Duration = Duration::from_secs(60);
 
@@ -55,9 +56,9 @@ pub(crate) struct Args {
     /// The hub's API server as the member reaches it [default: the one in the kubeconfig]
     #[arg(long)]
     hub_url: Option<String>,
-    /// How often the member says that it is alive
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(i32).range(1..=600))]
-    heartbeat_period_seconds: i32,
+    /// How often the member says that it is alive [default: 15, or as it is]
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..=600))]
+    heartbeat_period_seconds: Option<i32>,
     /// Labels for the MemberCluster, for placements to select by (key=value, repeatable)
     #[arg(long = "label", value_parser = label)]
     labels: Vec<(String, String)>,
@@ -211,10 +212,10 @@ async fn issued(secrets: &Api<Secret>, name: &str) -> Result<ByteString> {
 async fn member_cluster(
     hub: &Client,
     cluster: &ClusterName,
-    heartbeat_period_seconds: i32,
+    heartbeat_period_seconds: Option<i32>,
     labels: Vec<(String, String)>,
 ) -> Result<()> {
-    let subject = Subject {
+    let identity = Subject {
         kind: "ServiceAccount".to_owned(),
         name: cluster.service_account(),
         namespace: Some(FLEET_SYSTEM_NAMESPACE.to_owned()),
@@ -225,31 +226,46 @@ async fn member_cluster(
         .get_opt(cluster.as_str())
         .await
         .context("cannot read MemberClusters on the hub: are the CRDs installed?")?;
-    if let Some(existing) = existing {
-        if existing.meta().deletion_timestamp.is_some() {
-            bail!("MemberCluster {cluster} is being deleted; wait until it is gone, then join again");
-        }
-        let other = &existing.spec.identity;
-        if (&other.kind, &other.name) != (&subject.kind, &subject.name) {
-            bail!(
-                "MemberCluster {cluster} exists with another identity ({} {}): choose another name, or delete it first",
-                other.kind,
-                other.name
-            );
-        }
+    let Some(existing) = existing else {
+        let spec = MemberClusterSpec {
+            identity,
+            heartbeat_period_seconds: heartbeat_period_seconds.unwrap_or(HEARTBEAT_PERIOD_SECONDS),
+            taints: Vec::new(),
+            delete_options: None,
+        };
+        let metadata = ObjectMeta {
+            labels: Some(labels.into_iter().collect()),
+            ..named(cluster.as_str())
+        };
+        apply(&clusters, &MemberCluster::from_spec(metadata, spec)).await?;
+        eprintln!("hub: MemberCluster {cluster}");
+        return Ok(());
+    };
+    if existing.meta().deletion_timestamp.is_some() {
+        bail!("MemberCluster {cluster} is being deleted; wait until it is gone, then join again");
     }
-    let spec = MemberClusterSpec {
-        identity: subject,
-        heartbeat_period_seconds,
-        taints: Vec::new(),
-        delete_options: None,
-    };
-    let metadata = ObjectMeta {
-        labels: Some(labels.into_iter().collect()),
-        ..named(cluster.as_str())
-    };
-    apply(&clusters, &MemberCluster::from_spec(metadata, spec)).await?;
-    eprintln!("hub: MemberCluster {cluster}");
+    let other = &existing.spec.identity;
+    if (&other.kind, &other.name, &other.namespace) != (&identity.kind, &identity.name, &identity.namespace) {
+        bail!(
+            "MemberCluster {cluster} exists with another identity ({} {}): choose another name, or delete it first",
+            other.kind,
+            other.name
+        );
+    }
+    // What somebody has set since stays; only what was asked for now changes.
+    let mut wanted = existing.clone();
+    wanted.metadata.labels.get_or_insert_default().extend(labels);
+    wanted.spec.heartbeat_period_seconds = heartbeat_period_seconds.unwrap_or(wanted.spec.heartbeat_period_seconds);
+    if let Some(patch) = fleet_api::patch::between(&existing, &wanted)? {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(fleet_api::patch::pinned(patch, &existing));
+        let answer = clusters.patch(cluster.as_str(), &params, &patch).await;
+        answer.with_context(|| format!("cannot change MemberCluster {cluster}"))?;
+    }
+    eprintln!("hub: MemberCluster {cluster} exists");
     Ok(())
 }
 
