@@ -10,6 +10,7 @@
 //! what there is, the control socket adds members and restarts, kills or pauses processes.
 
 pub mod agents;
+pub mod bench;
 pub mod binaries;
 pub mod cluster;
 pub mod demo;
