@@ -15,6 +15,7 @@ use fleet_runtime::{
     clock::Clock,
     controller::Measures,
     events::Recorder,
+    files,
     health::Health,
     lease::{self, Elector, State, Term},
     logs,
@@ -49,7 +50,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         .validate()
         .map_err(|why| anyhow::anyhow!("invalid parameter: {why}"))?;
     logs::init(&options.log)?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?options, "Starting");
+    let open_files = files::raise_limit();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), open_files, ?options, "Starting");
     let stop = shutdown::on_signal()?;
     run_until(options, stop).await
 }

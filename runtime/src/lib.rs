@@ -48,6 +48,7 @@ pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod events;
+pub mod files;
 pub mod health;
 pub mod key;
 pub mod lease;
