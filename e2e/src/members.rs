@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::agents;
 use crate::harness::Ctx;
-use crate::process::{self, tail};
+use crate::process;
 use crate::scripted_member::{Address, ScriptedMember, hello};
 use crate::wait;
 
@@ -271,9 +271,10 @@ impl Member {
         agents::joined(self.ctx.fleet(), &self.name).await
     }
 
-    /// The end of its agent's log.
-    pub fn log(&self, cluster: &str) -> String {
-        tail(&self.ctx.fleet().log_path(&self.process(cluster)), 400)
+    /// Waits until its agent has logged a text.
+    pub async fn until_log(&self, cluster: &str, text: &str) -> Result<()> {
+        let path = self.ctx.fleet().log_path(&self.process(cluster));
+        wait::until_log(&path, text).await
     }
 
     /// Waits for a heartbeat that the hub received after now.

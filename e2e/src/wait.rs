@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -90,6 +91,24 @@ where
         std::future::ready(state)
     }));
     settle(PATIENCE, what, states, |state| wanted(state)).await
+}
+
+/// Waits until a log holds a text. Files cannot be watched everywhere, so this one asks.
+pub async fn until_log(path: &Path, text: &str) -> Result<()> {
+    let found = async {
+        while !std::fs::read_to_string(path).is_ok_and(|log| log.contains(text)) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    match tokio::time::timeout(PATIENCE, found).await {
+        Ok(()) => Ok(()),
+        Err(_) => bail!(
+            "waited {} s for {text:?} in {}; it ends with\n{}",
+            PATIENCE.as_secs(),
+            path.display(),
+            crate::process::tail(path, 20)
+        ),
+    }
 }
 
 /// Takes an event in; true when the set is complete and may be looked at.

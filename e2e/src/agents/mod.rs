@@ -13,6 +13,7 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use crate::binaries;
@@ -74,6 +75,7 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
         json!({"channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}}});
     let rendered = chart.install(fleet, "hub", &values).await?;
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
+    std::fs::write(port_file(fleet, process, "metrics"), metrics.to_string())?;
     // The first replica serves at the advertised address; others at an address of their own.
     let port = if process == HUB_AGENT {
         advertised
@@ -81,7 +83,7 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
         ports::free_port()?
     };
     let account = rendered.service_account()?;
-    let kubeconfig = agent_kubeconfig(fleet, "hub", &account, &account, None).await?;
+    let kubeconfig = agent_kubeconfig(fleet, "hub", &account, &account).await?;
     let mut args = rendered.args()?;
     args.extend(HASTE.map(str::to_owned));
     args.extend([
@@ -95,6 +97,7 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
         "--leader-retry-period=1s".to_owned(),
     ]);
     args.extend_from_slice(further_args);
+    std::fs::write(port_file(fleet, process, "channel"), port.to_string())?;
     fleet
         .start_process(Spec {
             name: process.to_owned(),
@@ -110,6 +113,33 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
             ready_within: std::time::Duration::from_mins(1),
         })
         .await
+}
+
+fn port_file(fleet: &Fleet, process: &str, of: &str) -> PathBuf {
+    fleet
+        .dir()
+        .join("conf")
+        .join(format!("{}.{of}-port", process.replace('/', "-")))
+}
+
+/// Where a replica of the hub agent serves members.
+pub fn hub_channel(fleet: &Fleet, process: &str) -> Result<String> {
+    let port = std::fs::read_to_string(port_file(fleet, process, "channel"))?;
+    Ok(format!("127.0.0.1:{}", port.trim()))
+}
+
+/// What a replica of the hub agent measures, in Prometheus' text form.
+pub async fn hub_metrics(fleet: &Fleet, process: &str) -> Result<String> {
+    let port: u16 = std::fs::read_to_string(port_file(fleet, process, "metrics"))?
+        .trim()
+        .parse()?;
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n")
+        .await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    Ok(text)
 }
 
 /// Joins a member: `kubectl fleet join`, then the member's chart, then the agent as its Deployment would run it.
@@ -167,7 +197,7 @@ pub async fn member_agent_spec(fleet: &Fleet, member: &str, process: &str, value
 async fn member_spec(fleet: &Fleet, member: &str, process: &str, rendered: &chart::Rendered) -> Result<Spec> {
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
     let file = process.rsplit('/').next().unwrap_or(process);
-    let kubeconfig = agent_kubeconfig(fleet, member, &rendered.service_account()?, file, None).await?;
+    let kubeconfig = agent_kubeconfig(fleet, member, &rendered.service_account()?, file).await?;
     let mut args = rendered.args()?;
     args.extend([
         format!("--kubeconfig={}", kubeconfig.display()),
@@ -212,14 +242,8 @@ pub async fn joined(fleet: &Fleet, name: &str) -> Result<MemberCluster> {
     .await
 }
 
-/// A kubeconfig for a ServiceAccount, with a token that the cluster issued for it; `server` if not by the usual way.
-pub async fn agent_kubeconfig(
-    fleet: &Fleet,
-    cluster: &str,
-    account: &str,
-    file: &str,
-    server: Option<&str>,
-) -> Result<PathBuf> {
+/// A kubeconfig for a ServiceAccount, with a token that the cluster issued for it.
+async fn agent_kubeconfig(fleet: &Fleet, cluster: &str, account: &str, file: &str) -> Result<PathBuf> {
     let accounts = Api::<ServiceAccount>::namespaced(fleet.client(cluster).await?, NAMESPACE);
     let request = TokenRequest {
         spec: TokenRequestSpec {
@@ -232,10 +256,7 @@ pub async fn agent_kubeconfig(
         .create_token_request(account, &PostParams::default(), &request)
         .await?;
     let token = answer.status.map(|s| s.token).context("the cluster issued no token")?;
-    let mut entry = cluster_entry(fleet, cluster)?;
-    if let Some(server) = server {
-        entry["server"] = json!(server);
-    }
+    let entry = cluster_entry(fleet, cluster)?;
     let path = fleet
         .dir()
         .join("conf")

@@ -1,1 +1,168 @@
-//! later
+//! Starting without everything that is needed, and credentials that change.
+
+use std::process::Stdio;
+
+use anyhow::{Result, ensure};
+use fleet_api::cluster::MemberCluster;
+use fleet_e2e::agents;
+use fleet_e2e::harness::{Ctx, scenario};
+use fleet_e2e::members::{Member, of};
+use fleet_e2e::proxy::Proxy;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams};
+use serde_json::json;
+use tokio::process::Command;
+
+#[test]
+fn an_agent_started_before_its_member_cluster_joins_once_there_is_one() {
+    scenario("early", |ctx| async move {
+        let member = Member::identity(&ctx, "m").await?;
+        let spec = member.agent("member-1").await?;
+        ctx.start_process(spec).await?;
+        // It says what it waits for, and stays.
+        member.until_log("member-1", "WARN").await?;
+        let running = ctx.fleet().status().await?;
+        ensure!(
+            running
+                .iter()
+                .any(|p| p.name == member.process("member-1") && p.state.pid().is_some()),
+            "the agent has ended"
+        );
+        member.create_again().await?;
+        member.joined().await?;
+        Ok(())
+    });
+}
+
+/// A Secret that a token can be bound to.
+async fn secret(ctx: &Ctx, word: &str) -> Result<(String, String)> {
+    let name = ctx.name(word);
+    let made = ctx
+        .create_in::<Secret>(
+            "hub",
+            agents::NAMESPACE,
+            serde_json::from_value(json!({"metadata": {"name": name}}))?,
+        )
+        .await?;
+    Ok((name, made.uid().unwrap_or_default()))
+}
+
+#[test]
+fn a_rotated_token_is_used_and_the_old_one_may_end() {
+    scenario("rotate", |ctx| async move {
+        let member = Member::create(&ctx, "m").await?;
+        let ((old, old_uid), (new, new_uid)) = (secret(&ctx, "old").await?, secret(&ctx, "new").await?);
+        let proxy = Proxy::to(&member.address().await?.endpoint).await?;
+        let mut spec = member.agent("member-2").await?;
+        spec.env
+            .insert("HUB_CHANNEL_URL".to_owned(), format!("https://{}", proxy.address()));
+        member.write_token(&member.token_bound_to(&old, &old_uid).await?)?;
+        ctx.start_process(spec).await?;
+        let before = member.joined().await?;
+
+        member.write_token(&member.token_bound_to(&new, &new_uid).await?)?;
+        let secrets = Api::<Secret>::namespaced(ctx.hub().await?, agents::NAMESPACE);
+        secrets.delete(&old, &DeleteParams::default()).await?;
+        member.next_beat().await?;
+        proxy.cut();
+        let mc = member.next_beat().await?;
+        let joined = |mc: &MemberCluster| of(mc, "Joined").map(|c| (c.status.clone(), c.last_transition_time.clone()));
+        ensure!(joined(&mc) == joined(&before), "the rotation was felt: {mc:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_agent_with_a_token_that_is_no_longer_good_waits_for_another() {
+    scenario("expired", |ctx| async move {
+        let member = Member::create(&ctx, "m").await?;
+        member.ready().await?;
+        let (bound, uid) = secret(&ctx, "bound").await?;
+        let spec = member.agent("member-3").await?;
+        member.write_token(&member.token_bound_to(&bound, &uid).await?)?;
+        let secrets = Api::<Secret>::namespaced(ctx.hub().await?, agents::NAMESPACE);
+        secrets.delete(&bound, &DeleteParams::default()).await?;
+        ctx.start_process(spec).await?;
+        member.until_log("member-3", "WARN").await?;
+        let mc = member.get().await?;
+        ensure!(of(&mc, "Joined").is_none_or(|c| c.status != "True"), "{mc:?}");
+        member.write_token(&member.token().await?)?;
+        member.joined().await?;
+        Ok(())
+    });
+}
+
+/// Runs a program until it ends; gives what it said.
+async fn complaint(program: &str, args: &[String], env: &[(&str, &str)]) -> Result<String> {
+    let mut command = Command::new(agents::program(program)?);
+    command.args(args).env_clear().stdin(Stdio::null()).kill_on_drop(true);
+    for (key, value) in env {
+        command.env(key, value);
+    }
+    let output = tokio::time::timeout(fleet_e2e::wait::PATIENCE, command.output()).await??;
+    ensure!(!output.status.success(), "{program} ended well");
+    Ok(format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+#[test]
+fn a_hub_agent_without_its_crds_says_which_and_ends() {
+    scenario("no-crds", |ctx| async move {
+        // A member has none of the hub's CRDs.
+        let all = ctx.fleet().kubeconfig()?;
+        let mut one = serde_json::to_value(&all)?;
+        one["current-context"] = json!(ctx.fleet().cluster("member-1")?.context);
+        let path = ctx
+            .fleet()
+            .dir()
+            .join("conf")
+            .join(format!("{}.kubeconfig", ctx.prefix()));
+        fleet_e2e::cluster::kubeconfig::write(&path, &one)?;
+        let off = [
+            "--health-probe-bind-address=0",
+            "--metrics-bind-address=0",
+            "--channel-bind-address=127.0.0.1:0",
+        ];
+        let mut args = off.map(str::to_owned).to_vec();
+        args.push(format!("--kubeconfig={}", path.display()));
+        let said = complaint("hub-agent", &args, &[]).await?;
+        ensure!(said.contains("apply the CRDs first"), "{said}");
+        Ok(())
+    });
+}
+
+#[test]
+fn settings_that_cannot_work_are_named_before_anything_else() {
+    scenario("settings", |_| async move {
+        let base = [
+            ("HUB_SERVER_URL", "https://127.0.0.1:1"),
+            ("MEMBER_CLUSTER_NAME", "m"),
+            ("CONFIG_PATH", "/nowhere/token"),
+        ];
+        let cases: [(&str, Option<(&str, &str)>, &str); 5] = [
+            ("HUB_SERVER_URL", None, "hub server api cannot be empty"),
+            ("MEMBER_CLUSTER_NAME", None, "member cluster name cannot be empty"),
+            ("CONFIG_PATH", None, "hub token file path cannot be empty"),
+            (
+                "",
+                Some(("HUB_CERTIFICATE_AUTHORITY", "%%%")),
+                "HUB_CERTIFICATE_AUTHORITY",
+            ),
+            ("", None, "/nowhere/token"),
+        ];
+        for (without, with, wanted) in cases {
+            let env = base.iter().copied().filter(|(key, _)| *key != without).chain(with);
+            let said = complaint("member-agent", &[], &env.collect::<Vec<_>>()).await?;
+            ensure!(said.contains(wanted), "wanted {wanted:?}: {said}");
+        }
+        for bad in ["--force-delete-wait-time=29s", "--force-delete-wait-time=2h"] {
+            let said = complaint("hub-agent", &[bad.to_owned()], &[]).await?;
+            ensure!(said.contains("duration must be in the range [30s, 1h]"), "{said}");
+        }
+        Ok(())
+    });
+}
