@@ -24,6 +24,7 @@ pub mod members;
 pub mod process;
 pub mod proxy;
 pub mod rundir;
+mod scenarios;
 pub mod scripted_member;
 pub mod supervisor;
 pub mod wait;

@@ -135,46 +135,6 @@ fn the_members_own_token_reads_its_namespace_and_nothing_else() {
 }
 
 #[test]
-fn names_that_can_never_be_a_namespace_are_refused_or_explained() {
-    scenario("join-name", |ctx| async move {
-        let kubectl = ctx.kubectl("hub")?;
-        let manifest = |name: &str| {
-            format!(
-                "apiVersion: cluster.kubernetes-fleet.io/v1beta1\nkind: MemberCluster\nmetadata:\n  name: {name}\nspec:\n  \
-                 identity:\n    kind: User\n    name: nobody\n    apiGroup: rbac.authorization.k8s.io\n"
-            )
-        };
-        let long = format!("{}-{}", ctx.prefix(), "x".repeat(63));
-        let complaint = kubectl.fails_with(&["create", "-f", "-"], &manifest(&long)).await?;
-        ensure!(complaint.contains("metadata.name max length is 63"), "{complaint}");
-        for name in [
-            format!("{}-{}", ctx.prefix(), "x".repeat(40)),
-            format!("{}.dot", ctx.prefix()),
-        ] {
-            let name = &name[..name.len().min(60)];
-            ctx.made(Made {
-                cluster: "hub".into(),
-                kind: ApiResource::erase::<MemberCluster>(&()),
-                namespace: None,
-                name: name.to_owned(),
-            });
-            if let Err(refused) = kubectl.ok_with(&["create", "-f", "-"], &manifest(name)).await {
-                ensure!(refused.to_string().contains("name"), "{refused}");
-                continue;
-            }
-            let api = Api::<MemberCluster>::all(ctx.hub().await?);
-            let mc = wait::until_present(api, name, "explained", |mc| {
-                of(mc, "ReadyToJoin").is_some_and(|c| c.status == "False")
-            })
-            .await?;
-            let said = of(&mc, "ReadyToJoin").map(|c| c.message.clone()).unwrap_or_default();
-            ensure!(said.contains("name"), "{said}");
-        }
-        Ok(())
-    });
-}
-
-#[test]
 fn a_new_heartbeat_period_reaches_the_agent_at_once() {
     scenario("join-period", |ctx| async move {
         let member = Member::create(&ctx, "m").await?;
@@ -234,24 +194,6 @@ fn an_identity_without_api_group_causes_no_repeated_updates() {
 }
 
 #[test]
-fn an_identity_of_an_unknown_kind_is_explained_and_others_join() {
-    scenario("join-robot", |ctx| async move {
-        let name = ctx.name("robot");
-        let mc = json!({"metadata": {"name": name}, "spec": {"identity": {"kind": "Robot", "name": "r2"}}});
-        ctx.create::<MemberCluster>("hub", serde_json::from_value(mc)?).await?;
-        let robot = Member::named(&ctx, &name);
-        let mc = robot.until_condition("ReadyToJoin", "False").await?;
-        let said = of(&mc, "ReadyToJoin").map(|c| c.message.clone()).unwrap_or_default();
-        ensure!(said.contains("Robot"), "{said}");
-        let event = robot.until_event("MemberClusterNotReadyToJoin").await?;
-        ensure!(event.type_.as_deref() == Some("Warning"), "{event:?}");
-        let other = Member::create(&ctx, "other").await?;
-        other.join_scripted().await?;
-        Ok(())
-    });
-}
-
-#[test]
 fn what_somebody_changes_of_a_members_objects_is_restored() {
     scenario("join-restore", |ctx| async move {
         let member = Member::create(&ctx, "m").await?;
@@ -305,104 +247,6 @@ fn what_somebody_changes_of_a_members_objects_is_restored() {
         })
         .await?;
         member.until_event("RoleUpdated").await?;
-        Ok(())
-    });
-}
-
-/// Makes the API server refuse one kind of write in a member's namespace (or of the namespace itself).
-async fn refuse(ctx: &Ctx, name: &str, group: &str, resource: &str, condition: &str) -> Result<()> {
-    let rule = json!({"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": [resource]});
-    let policy = json!({"metadata": {"name": name}, "spec": {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule]},
-        "matchConditions": [{"name": "ours", "expression": condition}],
-        "validations": [{"expression": "false", "message": "refused by the test"}],
-    }});
-    ctx.create::<ValidatingAdmissionPolicy>("hub", serde_json::from_value(policy)?)
-        .await?;
-    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
-    ctx.create::<ValidatingAdmissionPolicyBinding>("hub", serde_json::from_value(binding)?)
-        .await?;
-    Ok(())
-}
-
-/// Waits until the API server knows the policy: it refuses a dry run.
-async fn until_refused(ctx: &Ctx, manifest: &str) -> Result<()> {
-    let kubectl = ctx.kubectl("hub")?;
-    tokio::time::timeout(wait::PATIENCE, async {
-        loop {
-            let answer = kubectl
-                .ok_with(&["create", "--dry-run=server", "-f", "-"], manifest)
-                .await;
-            if answer.is_err_and(|error| error.to_string().contains("refused by the test")) {
-                return;
-            }
-        }
-    })
-    .await
-    .context("the policy has no effect")
-}
-
-#[test]
-fn a_step_that_the_api_server_refuses_is_shown_and_completed_later() {
-    scenario("join-refused", |ctx| async move {
-        let steps = [
-            ("ns", "", "namespaces", "Namespace"),
-            ("role", "rbac.authorization.k8s.io", "roles", "Role"),
-            ("binding", "rbac.authorization.k8s.io", "rolebindings", "RoleBinding"),
-            (
-                "imc",
-                "cluster.kubernetes-fleet.io",
-                "internalmemberclusters",
-                "InternalMemberCluster",
-            ),
-        ];
-        for (word, group, resource, _) in steps {
-            let namespace = format!("fleet-member-{}", ctx.name(word));
-            let field = if word == "ns" {
-                "request.name"
-            } else {
-                "request.namespace"
-            };
-            refuse(
-                &ctx,
-                &ctx.name(word),
-                group,
-                resource,
-                &format!("{field} == '{namespace}'"),
-            )
-            .await?;
-        }
-        // The policies become known in the order in which they were made.
-        let last = format!("fleet-member-{}", ctx.name("imc"));
-        ctx.namespace("hub").await?;
-        let probe = ctx.name("probe");
-        refuse(&ctx, &probe, "", "configmaps", &format!("request.name == '{probe}'")).await?;
-        let manifest = format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {probe}\n  namespace: {}\n",
-            ctx.prefix()
-        );
-        until_refused(&ctx, &manifest).await?;
-        ensure!(last.len() <= 63, "{last}");
-        for (word, _, resource, kind) in steps {
-            let member = Member::create(&ctx, word).await?;
-            let mc = member.until_condition("ReadyToJoin", "False").await?;
-            let said = of(&mc, "ReadyToJoin").map(|c| c.message.clone()).unwrap_or_default();
-            ensure!(
-                said.contains("refused by the test") && said.contains(kind),
-                "{resource}: {said}"
-            );
-        }
-        let hub = ctx.hub().await?;
-        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(hub);
-        for (word, ..) in steps {
-            bindings.delete(&ctx.name(word), &DeleteParams::default()).await?;
-        }
-        for (word, ..) in steps {
-            let member = Member::named(&ctx, &ctx.name(word));
-            member.until_condition("ReadyToJoin", "True").await?;
-            member.ready().await?;
-        }
         Ok(())
     });
 }

@@ -8,5 +8,6 @@ mod join;
 mod leave;
 mod profile;
 mod properties;
+mod refusals;
 mod reports;
 mod sessions;

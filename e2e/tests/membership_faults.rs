@@ -1,0 +1,261 @@
+//! Faults of what all members share: the hub agent and the hub's API server. Each of them is felt by everybody, so these
+//! run one after the other on a small fleet of their own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use fleet_api::cluster::{AgentType, MemberCluster};
+use fleet_e2e::agents::{self, HUB_AGENT};
+use fleet_e2e::binaries;
+use fleet_e2e::harness::{Ctx, scenario};
+use fleet_e2e::members::{Member, SILENCE, last_beat, of};
+use fleet_e2e::proxy::Proxy;
+use fleet_e2e::wait;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+
+const API_SERVER: &str = "hub/kube-apiserver";
+
+/// Every member beats again, and nobody was ever thought lost or joined anew.
+async fn undisturbed(ctx: &Ctx, before: &[MemberCluster]) -> Result<()> {
+    for mc in before {
+        let member = Member::named(ctx, mc.metadata.name.as_deref().context("a name")?);
+        let now = Timestamp::now();
+        let after = member
+            .until("a heartbeat", |mc| {
+                last_beat(mc).is_some_and(|beat| beat.as_second() > now.as_second())
+            })
+            .await?;
+        let joined = |mc: &MemberCluster| of(mc, "Joined").map(|c| (c.status.clone(), c.last_transition_time.clone()));
+        ensure!(joined(mc) == joined(&after), "{}: joined anew", member.name);
+        let uid = mc.metadata.uid.as_deref();
+        let events = member.events().await?;
+        let lost = events.iter().find(|e| {
+            e.involved_object.uid.as_deref() == uid && e.reason.as_deref() == Some("MemberClusterHeartbeatLost")
+        });
+        ensure!(lost.is_none(), "a false loss: {lost:?}");
+        let health = of(&after, "Healthy").map(|c| c.status.clone());
+        ensure!(health.as_deref() == Some("True"), "{}: {health:?}", member.name);
+    }
+    Ok(())
+}
+
+/// The fleet's own members, joined.
+async fn fleet_members(ctx: &Ctx) -> Result<Vec<MemberCluster>> {
+    let mut list = Vec::new();
+    for cluster in ctx.fleet().members() {
+        agents::joined(ctx.fleet(), &cluster.name).await?;
+        list.push(
+            Member::named(ctx, &cluster.name)
+                .until_condition("Healthy", "True")
+                .await?,
+        );
+    }
+    Ok(list)
+}
+
+#[test]
+fn a_hub_agent_killed_at_any_moment_goes_on_where_it_was() {
+    scenario("hub-killed", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        for _ in 0..2 {
+            ctx.fleet().kill(HUB_AGENT).await?;
+            ctx.fleet().start_again(HUB_AGENT).await?;
+        }
+        // In the middle of a join.
+        let member = Member::create(&ctx, "m").await?;
+        ctx.fleet().kill(HUB_AGENT).await?;
+        ctx.fleet().start_again(HUB_AGENT).await?;
+        let scripted = member.join_scripted().await?;
+        // And of a leave.
+        drop(scripted);
+        member.delete().await?;
+        ctx.fleet().kill(HUB_AGENT).await?;
+        ctx.fleet().start_again(HUB_AGENT).await?;
+        member.until_gone().await?;
+        undisturbed(&ctx, &before).await
+    });
+}
+
+#[test]
+fn a_hub_agent_away_for_longer_than_the_threshold_declares_nobody_lost() {
+    scenario("hub-away", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        ctx.fleet().stop_process(HUB_AGENT).await?;
+        // Silence is what is tested: there is nothing to wait for.
+        tokio::time::sleep(SILENCE + Duration::from_secs(5)).await;
+        ctx.fleet().start_again(HUB_AGENT).await?;
+        undisturbed(&ctx, &before).await
+    });
+}
+
+#[test]
+fn a_frozen_hub_agent_is_left_and_found_again() {
+    scenario("hub-frozen", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        ctx.fleet().pause(HUB_AGENT).await?;
+        let log = ctx.fleet().log_path(&agents::member_agent("member-1"));
+        let end = std::fs::metadata(&log)?.len();
+        // Half-open: the member must give up by itself.
+        let gave_up = async {
+            loop {
+                let text = std::fs::read(&log).unwrap_or_default();
+                let new = text.get(usize::try_from(end).unwrap_or_default()..).unwrap_or_default();
+                if String::from_utf8_lossy(new).contains("WARN") {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(40), gave_up)
+            .await
+            .context("the member has not noticed")?;
+        ctx.fleet().resume(HUB_AGENT).await?;
+        undisturbed(&ctx, &before).await
+    });
+}
+
+#[test]
+fn a_restart_of_the_hubs_api_server_loses_no_report() {
+    scenario("api-restart", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        let count = |mc: &MemberCluster| {
+            let status = mc.status.as_ref()?;
+            status
+                .properties
+                .get("kubernetes-fleet.io/node-count")?
+                .value
+                .parse::<usize>()
+                .ok()
+        };
+        let nodes = Api::<Node>::all(ctx.client("member-1").await?);
+        ctx.fleet().kill(API_SERVER).await?;
+        // News while nobody can write it down.
+        let node = json!({"metadata": {"name": ctx.name("node"), "annotations": {"kwok.x-k8s.io/node": "fake"}}});
+        ctx.create::<Node>("member-1", serde_json::from_value(node)?).await?;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        ctx.fleet().start_again(API_SERVER).await?;
+        let wanted = nodes.list(&ListParams::default()).await?.items.len();
+        let member = Member::named(&ctx, "member-1");
+        member.until("the new node", |mc| count(mc) == Some(wanted)).await?;
+        undisturbed(&ctx, &before).await
+    });
+}
+
+async fn helm() -> Result<PathBuf> {
+    binaries::find_or_build_helm().await
+}
+
+async fn leader(ctx: &Ctx) -> Result<String> {
+    let leases = Api::<Lease>::namespaced(ctx.hub().await?, agents::NAMESPACE);
+    let lease = wait::until_present(leases, "136224848560.hub.fleet.azure.com", "held", |lease| {
+        lease
+            .spec
+            .as_ref()
+            .is_some_and(|s| s.holder_identity.as_deref().is_some_and(|h| !h.is_empty()))
+    })
+    .await?;
+    Ok(lease.spec.and_then(|s| s.holder_identity).unwrap_or_default())
+}
+
+#[test]
+fn members_go_over_to_another_replica_of_the_hub_agent() {
+    scenario("fail-over", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        let fleet = ctx.fleet();
+        let first_holder = leader(&ctx).await?;
+        let second = format!("hub/{}", ctx.name("replica"));
+        agents::start_hub_agent(fleet, &helm().await?, &second, &["--pod-name=replica".to_owned()]).await?;
+        let member = Member::create(&ctx, "m").await?;
+        let (address, other) = (member.address().await?, agents::hub_channel(fleet, &second)?);
+        // What a Service does: one address for both replicas.
+        let proxy = Proxy::to(&address.endpoint).await?;
+        let mut spec = member.agent("member-1").await?;
+        spec.env
+            .insert("HUB_CHANNEL_URL".to_owned(), format!("https://{}", proxy.address()));
+        ctx.start_process(spec).await?;
+        let joined = member.joined().await?;
+
+        // While the first still leads, the second serves the member.
+        proxy.turn_to(&other).await?;
+        member.next_beat().await?;
+        ctx.fleet().kill(HUB_AGENT).await?;
+        let leases = Api::<Lease>::namespaced(ctx.hub().await?, agents::NAMESPACE);
+        wait::until_present(leases, "136224848560.hub.fleet.azure.com", "another holder", |lease| {
+            let holder = lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref());
+            holder.is_some_and(|h| !h.is_empty() && h != first_holder)
+        })
+        .await?;
+        member.next_beat().await?;
+        // The new leader does the leader's work.
+        let late = Member::create(&ctx, "late").await?;
+        late.ready().await?;
+        // The first comes back as a stand-by, and its members find it.
+        fleet.start_again(HUB_AGENT).await?;
+        undisturbed(&ctx, &before).await?;
+        undisturbed(&ctx, &[joined]).await?;
+        fleet.kill(&second).await?;
+        fleet_members(&ctx).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn of_two_replicas_of_a_member_agent_the_stand_by_takes_over() {
+    scenario("stand-by", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        let values = agents::run_join(ctx.fleet(), "member-1", "member-1").await?;
+        let process = format!("member-1/{}", ctx.name("stand-by"));
+        let spec = agents::member_agent_spec(ctx.fleet(), "member-1", &process, &values).await?;
+        ctx.start_process(spec).await?;
+        let first = agents::member_agent("member-1");
+        ctx.fleet().kill(&first).await?;
+        undisturbed(&ctx, &before).await?;
+        ctx.fleet().start_again(&first).await?;
+        ctx.fleet().kill(&process).await?;
+        undisturbed(&ctx, &before).await
+    });
+}
+
+#[test]
+fn joining_and_leaving_are_counted_once_and_not_with_every_heartbeat() {
+    scenario("counted", |ctx| async move {
+        let count = |text: &str, name: &str| {
+            let line = text.lines().find(|l| l.starts_with(name)).unwrap_or_default();
+            line.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let (joins, leaves) = ("join_result_counter{", "leave_result_counter{");
+        let before = agents::hub_metrics(ctx.fleet(), HUB_AGENT).await?;
+        let member = Member::create(&ctx, "m").await?;
+        member.join_agent("member-1").await?;
+        for _ in 0..3 {
+            member.next_beat().await?;
+        }
+        member.delete().await?;
+        member.until_gone().await?;
+        let after = agents::hub_metrics(ctx.fleet(), HUB_AGENT).await?;
+        ensure!(count(&after, joins) == count(&before, joins) + 1, "joins: {after}");
+        ensure!(count(&after, leaves) == count(&before, leaves) + 1, "leaves: {after}");
+        let beats = |mc: &MemberCluster| {
+            mc.status
+                .as_ref()
+                .and_then(|s| s.agent(&AgentType::MemberAgent).cloned())
+        };
+        ensure!(
+            member
+                .api()
+                .await?
+                .get_opt(&member.name)
+                .await?
+                .as_ref()
+                .and_then(beats)
+                .is_none(),
+            "still there"
+        );
+        Ok(())
+    });
+}
