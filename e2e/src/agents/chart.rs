@@ -142,6 +142,7 @@ impl Rendered {
                 let value = match (variable.get("value"), variable.pointer("/valueFrom/fieldRef/fieldPath")) {
                     (Some(value), _) => value.as_str().unwrap_or_default().to_owned(),
                     (None, Some(path)) if path == "metadata.namespace" => namespace.to_owned(),
+                    (None, Some(path)) if path == "metadata.name" => self.service_account()?,
                     _ => bail!("the value of {name} cannot be known outside a Pod"),
                 };
                 Ok((name, value))

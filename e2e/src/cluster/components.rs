@@ -266,7 +266,10 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::redundant_closure_for_method_calls, reason = "the method alone has one lifetime too few")]
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method alone has one lifetime too few"
+    )]
     fn audit_and_more_arguments_are_switches() {
         let plain = with_layout(&ClusterSpec::hub(), |layout| layout.apiserver());
         assert!(!plain.args.iter().any(|a| a.starts_with("--audit")));
