@@ -11,6 +11,8 @@ NEXTEST_VERSION := 0.9.151
 DENY_VERSION := 0.20.2
 NEXTEST_PROFILE := $(if $(CI),ci,default)
 FLEET_LOCAL := target/debug/fleet-local
+# Scenarios wait most of the time, so more of them than cores run at once.
+E2E_THREADS := --test-threads 6
 NEXTEST = $(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE)
 
 help: ## this list
@@ -38,7 +40,9 @@ unit: need-cargo $(TOOLS)/bin/cargo-nextest ## tests that need no cluster
 e2e: build $(TOOLS)/bin/cargo-nextest ## scenarios and faults on real control planes
 	@echo "── end-to-end tests"
 	@$(NEXTEST) -p fleet-e2e --no-run
-	@$(FLEET_LOCAL) run --members 3 -- bash -euc '$(FLEET_LOCAL) agents; $(NEXTEST) -p fleet-e2e -E "kind(test)"'
+	@$(FLEET_LOCAL) run --members 3 -- bash -euc '$(FLEET_LOCAL) agents; $(NEXTEST) $(E2E_THREADS) -p fleet-e2e -E "kind(test) - binary(membership_faults)"'
+	@echo "── faults of the hub agent and its API server, on a fleet of their own"
+	@$(FLEET_LOCAL) run --members 1 -- bash -euc '$(FLEET_LOCAL) agents; $(NEXTEST) -p fleet-e2e -E "binary(membership_faults)"'
 
 bench: need-cargo need-go ## figures, as ratios and request counts
 	@cargo run --locked --profile bench-fast -p fleet-e2e --bin fleet-bench
