@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use fleet_api::{
     cluster::{AgentType, MemberCluster},
-    names::HUB_LEASE,
+    names::{HUB_LEASE, field_managers},
+    placement::{ClusterScoped, Namespaced},
 };
 use fleet_core::membership::heartbeat::Grace;
 use fleet_runtime::{
@@ -29,13 +30,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cache::Caches,
+    cache::{Caches, family::Family, user::UserResources},
     inventory, membership,
     options::{ChannelArgs, MembershipArgs, Options},
+    overrides::{self, OverrideStores},
+    placement::{
+        self,
+        context::{Context as Placing, Settings as PlacementSettings, Shared},
+    },
     session::{
         self,
         certificates::{self, Source},
     },
+    writer::Writer,
 };
 
 const USER_AGENT: &str = concat!("hub-agent/", env!("CARGO_PKG_VERSION"));
@@ -97,6 +104,9 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     let caches = Caches::start(&client, profiles_in, &mut tasks);
     let works = session::Works::default();
     tasks.spawn_endless("works", works.watch(client.clone()));
+    let cluster_placements = Family::<ClusterScoped>::start(&client, &mut tasks);
+    let placements = Family::<Namespaced>::start(&client, &mut tasks);
+    let overrides = OverrideStores::start(&client, &mut tasks);
 
     let leadership = if lease.leader_elect {
         let config = lease::Config::new(&lease, HUB_LEASE);
@@ -115,6 +125,9 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
 
     caches.synced(&health).await;
     works.store.synced().await;
+    cluster_placements.synced(&health).await;
+    placements.synced(&health).await;
+    overrides.synced(&health).await;
 
     let listener = session::bind(listen_address(&channel.channel_bind_address).await?).await?;
     tracing::info!(address = %listener.local_addr()?, "Serving members");
@@ -144,6 +157,10 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     let leader = Leader {
         client,
         caches,
+        works,
+        cluster_placements,
+        placements,
+        overrides,
         writes,
         events,
         clock,
@@ -167,6 +184,10 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
 struct Leader {
     client: Client,
     caches: Caches,
+    works: session::Works,
+    cluster_placements: Family<ClusterScoped>,
+    placements: Family<Namespaced>,
+    overrides: OverrideStores,
     writes: Writes,
     events: Recorder,
     clock: Clock,
@@ -222,8 +243,50 @@ impl Leader {
             };
             inventory::run(context, self.measures.clone(), stop.clone()).await;
         };
-        tokio::join!(members, inventory);
+        let placing = self.place(threshold, &stop);
+        tokio::join!(members, inventory, placing);
         tracing::info!(term = term.transitions(), "No longer leading");
+    }
+}
+
+impl Leader {
+    /// Both scopes of the placement pipeline.
+    async fn place(&self, unhealthy_threshold: SignedDuration, stop: &CancellationToken) {
+        let writer = |manager| Writer::new(self.client.clone(), self.writes.clone(), manager);
+        let settings = PlacementSettings {
+            rules: fleet_core::selection::Rules::default(),
+            delay: fleet_core::snapshot::delay::Flags::default(),
+            unhealthy_threshold,
+        };
+        let shared = Shared {
+            members: self.caches.members.clone(),
+            internals: self.caches.internals.clone(),
+            works: self.works.clone(),
+            overrides: self.overrides.clone(),
+            user: UserResources::new(self.client.clone(), settings.rules.apis.clone()),
+            writer: writer(field_managers::HUB_AGENT),
+            events: self.events.clone(),
+            clock: self.clock.clone(),
+            settings,
+        };
+        let overrides = overrides::Context {
+            stores: self.overrides.clone(),
+            cluster: self.cluster_placements.clone(),
+            namespaced: self.placements.clone(),
+            writer: writer(field_managers::OVERRIDE),
+        };
+        // Renders need to know which kinds have namespaces; a hub that does not answer is asked again when one is made.
+        if let Err(error) = shared.user.discover().await {
+            tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
+        }
+        let cluster = Placing::new(self.cluster_placements.clone(), shared.clone());
+        let namespaced = Placing::new(self.placements.clone(), shared.clone());
+        tokio::join!(
+            placement::run(cluster, self.measures.clone(), stop.clone()),
+            placement::run(namespaced, self.measures.clone(), stop.clone()),
+            overrides::run(overrides, self.measures.clone(), stop.clone()),
+        );
+        shared.user.stop();
     }
 }
 
@@ -316,6 +379,8 @@ async fn require_crds(client: &Client, inventory: bool) -> anyhow::Result<()> {
         ("cluster.kubernetes-fleet.io/v1beta1", "memberclusters"),
         ("cluster.kubernetes-fleet.io/v1beta1", "internalmemberclusters"),
         ("placement.kubernetes-fleet.io/v1beta1", "works"),
+        ("placement.kubernetes-fleet.io/v1beta1", "clusterresourceplacements"),
+        ("placement.kubernetes-fleet.io/v1beta1", "resourceplacements"),
     ];
     if inventory {
         wanted.push(("multicluster.x-k8s.io/v1alpha1", "clusterprofiles"));
