@@ -6,7 +6,6 @@ use anyhow::{Context as _, bail};
 use fleet_api::{
     cluster::{AgentType, MemberCluster},
     names::{HUB_LEASE, field_managers},
-    placement::{ClusterScoped, Namespaced},
 };
 use fleet_core::membership::heartbeat::Grace;
 use fleet_runtime::{
@@ -20,7 +19,7 @@ use fleet_runtime::{
     lease::{self, Elector, State, Term},
     logs,
     metrics::Metrics,
-    options::Bind,
+    options::{Bind, Hub, LeaseArgs},
     shutdown::{self, Tasks},
     writes::Writes,
 };
@@ -30,10 +29,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cache::{Caches, family::Family, user::UserResources},
+    cache::{Caches, family::Placements, user::UserResources},
     inventory, membership,
     options::{ChannelArgs, MembershipArgs, Options},
-    overrides::{self, OverrideStores},
+    overrides,
     placement::{
         self,
         context::{Context as Placing, Settings as PlacementSettings, Shared},
@@ -104,18 +103,9 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     let caches = Caches::start(&client, profiles_in, &mut tasks);
     let works = session::Works::default();
     tasks.spawn_endless("works", works.watch(client.clone()));
-    let cluster_placements = Family::<ClusterScoped>::start(&client, &mut tasks);
-    let placements = Family::<Namespaced>::start(&client, &mut tasks);
-    let overrides = OverrideStores::start(&client, &mut tasks);
+    let placements = Placements::start(&client, &mut tasks);
 
-    let leadership = if lease.leader_elect {
-        let config = lease::Config::new(&lease, HUB_LEASE);
-        let (elector, state) = Elector::new(client.clone(), config, clock.clone());
-        tasks.spawn_forever("leader election", elector.run(stop.clone()));
-        state
-    } else {
-        lease::always(&stop)
-    };
+    let leadership = elect(&lease, &client, &clock, &mut tasks);
     let (lead, leading) = watch::channel(false);
     tasks.spawn_endless("leadership", follow(leadership.clone(), lead));
 
@@ -125,9 +115,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
 
     caches.synced(&health).await;
     works.store.synced().await;
-    cluster_placements.synced(&health).await;
     placements.synced(&health).await;
-    overrides.synced(&health).await;
 
     let listener = session::bind(listen_address(&channel.channel_bind_address).await?).await?;
     tracing::info!(address = %listener.local_addr()?, "Serving members");
@@ -158,9 +146,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         client,
         caches,
         works,
-        cluster_placements,
         placements,
-        overrides,
         writes,
         events,
         clock,
@@ -180,14 +166,24 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     Ok(())
 }
 
+/// Who leads; without election we always do.
+fn elect(args: &LeaseArgs<Hub>, client: &Client, clock: &Clock, tasks: &mut Tasks) -> watch::Receiver<State> {
+    let stop = tasks.stop().clone();
+    if !args.leader_elect {
+        return lease::always(&stop);
+    }
+    let config = lease::Config::new(args, HUB_LEASE);
+    let (elector, state) = Elector::new(client.clone(), config, clock.clone());
+    tasks.spawn_forever("leader election", elector.run(stop));
+    state
+}
+
 /// What the controllers of a term are made of.
 struct Leader {
     client: Client,
     caches: Caches,
     works: session::Works,
-    cluster_placements: Family<ClusterScoped>,
-    placements: Family<Namespaced>,
-    overrides: OverrideStores,
+    placements: Placements,
     writes: Writes,
     events: Recorder,
     clock: Clock,
@@ -262,7 +258,7 @@ impl Leader {
             members: self.caches.members.clone(),
             internals: self.caches.internals.clone(),
             works: self.works.clone(),
-            overrides: self.overrides.clone(),
+            overrides: self.placements.overrides.clone(),
             user: UserResources::new(self.client.clone(), settings.rules.apis.clone()),
             writer: writer(field_managers::HUB_AGENT),
             events: self.events.clone(),
@@ -270,17 +266,17 @@ impl Leader {
             settings,
         };
         let overrides = overrides::Context {
-            stores: self.overrides.clone(),
-            cluster: self.cluster_placements.clone(),
-            namespaced: self.placements.clone(),
+            stores: self.placements.overrides.clone(),
+            cluster: self.placements.cluster.clone(),
+            namespaced: self.placements.namespaced.clone(),
             writer: writer(field_managers::OVERRIDE),
         };
         // Renders need to know which kinds have namespaces; a hub that does not answer is asked again when one is made.
         if let Err(error) = shared.user.discover().await {
             tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
         }
-        let cluster = Placing::new(self.cluster_placements.clone(), shared.clone());
-        let namespaced = Placing::new(self.placements.clone(), shared.clone());
+        let cluster = Placing::new(self.placements.cluster.clone(), shared.clone());
+        let namespaced = Placing::new(self.placements.namespaced.clone(), shared.clone());
         tokio::join!(
             placement::run(cluster, self.measures.clone(), stop.clone()),
             placement::run(namespaced, self.measures.clone(), stop.clone()),

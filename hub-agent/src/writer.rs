@@ -148,10 +148,10 @@ impl Writer {
         let request = || {
             let body = patch(&*store.get(key)?)?.map_err(kube::Error::SerdeError);
             Some(body.and_then(|body| {
-                let (path, patch) = (path::<K>(key), Patch::Merge(body));
+                let (to, merge) = (path::<K>(key), Patch::Merge(body));
                 let request = match part {
-                    Part::Object => path.patch(key.name(), &params, &patch),
-                    Part::Status | Part::Rollup => path.patch_subresource("status", key.name(), &params, &patch),
+                    Part::Object => to.patch(key.name(), &params, &merge),
+                    Part::Status | Part::Rollup => to.patch_subresource("status", key.name(), &params, &merge),
                 };
                 request.map_err(kube::Error::BuildRequest)
             }))

@@ -6,7 +6,7 @@ use fleet_api::{
     guard::Guarded,
     kind::{Kind, SpecKind},
     labels,
-    placement::{ResourceSnapshotSpec, Scope},
+    placement::{ClusterScoped, Namespaced, ResourceSnapshotSpec, Scope},
 };
 use fleet_core::work::Stored;
 use fleet_runtime::{
@@ -16,6 +16,8 @@ use fleet_runtime::{
     shutdown::Tasks,
 };
 use kube::{Api, Client, Resource, ResourceExt, core::object::HasSpec as _};
+
+use crate::overrides::OverrideStores;
 
 /// The stores of one scope. Cheap to clone.
 #[derive(Clone)]
@@ -47,8 +49,8 @@ impl<S: Scope> Family<S> {
         let mut snapshots = Store::builder(S::ResourceSnapshot::CRD.plural);
         let snapshots_of = snapshots.index(parents);
         let mut bindings = Store::builder(S::Binding::CRD.plural);
-        let bindings_of = bindings.index(parents);
-        let bindings_on = bindings.index(|binding: &S::Binding| vec![binding.spec().target_cluster.clone()]);
+        let of_placement = bindings.index(parents);
+        let on_cluster = bindings.index(|binding: &S::Binding| vec![binding.spec().target_cluster.clone()]);
         Self {
             placements: watched(placements, client, tasks),
             policies: watched(policies, client, tasks),
@@ -56,8 +58,8 @@ impl<S: Scope> Family<S> {
             snapshots: watched(snapshots, client, tasks),
             snapshots_of,
             bindings: watched(bindings, client, tasks),
-            bindings_of,
-            bindings_on,
+            bindings_of: of_placement,
+            bindings_on: on_cluster,
         }
     }
 
@@ -74,6 +76,32 @@ impl<S: Scope> Family<S> {
         next(self.bindings.name());
         self.bindings.synced().await;
         check.ready();
+    }
+}
+
+/// Everything that the placement pipeline watches. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Placements {
+    pub(crate) cluster: Family<ClusterScoped>,
+    pub(crate) namespaced: Family<Namespaced>,
+    pub(crate) overrides: OverrideStores,
+}
+
+impl Placements {
+    /// Starts the watches.
+    pub(crate) fn start(client: &Client, tasks: &mut Tasks) -> Self {
+        Self {
+            cluster: Family::start(client, tasks),
+            namespaced: Family::start(client, tasks),
+            overrides: OverrideStores::start(client, tasks),
+        }
+    }
+
+    /// Waits until every store has been filled once.
+    pub(crate) async fn synced(&self, health: &Health) {
+        self.cluster.synced(health).await;
+        self.namespaced.synced(health).await;
+        self.overrides.synced(health).await;
     }
 }
 

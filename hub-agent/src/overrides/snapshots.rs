@@ -45,13 +45,16 @@ pub(crate) struct Context {
     pub(crate) writer: Writer,
 }
 
+/// Overrides, their snapshots, and the snapshots by override.
+type Stores<'a, K, N> = (&'a Store<K>, &'a Store<N>, &'a Index<N, Key>);
+
 /// A kind of override, with that of its snapshots.
 trait Override: SpecKind<Spec: Serialize + Clone + Send> {
     type Snapshot: SpecKind<Spec: Send>;
 
     fn snapshot_spec(spec: Self::Spec, hash: Vec<u8>) -> <Self::Snapshot as HasSpec>::Spec;
     fn hash(snapshot: &Self::Snapshot) -> Vec<u8>;
-    fn stores(ctx: &Context) -> (&Store<Self>, &Store<Self::Snapshot>, &Index<Self::Snapshot, Key>);
+    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot>;
     /// Whether a binding names the snapshot.
     fn is_used(ctx: &Context, snapshot: &Key) -> bool;
 }
@@ -70,7 +73,7 @@ impl Override for ClusterResourceOverride {
         snapshot.spec.override_hash.0.clone()
     }
 
-    fn stores(ctx: &Context) -> (&Store<Self>, &Store<Self::Snapshot>, &Index<Self::Snapshot, Key>) {
+    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot> {
         let stores = &ctx.stores;
         (
             &stores.cluster_wide,
@@ -106,7 +109,7 @@ impl Override for ResourceOverride {
         snapshot.spec.override_hash.0.clone()
     }
 
-    fn stores(ctx: &Context) -> (&Store<Self>, &Store<Self::Snapshot>, &Index<Self::Snapshot, Key>) {
+    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot> {
         let stores = &ctx.stores;
         (&stores.namespaced, &stores.namespaced_snapshots, &stores.namespaced_of)
     }

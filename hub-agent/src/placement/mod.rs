@@ -191,7 +191,7 @@ async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
         Ok(selected) => selected,
         Err(invalid) => {
             hold(ctx, key, &[finalizers::PLACEMENT]).await?;
-            judge(ctx, key, Selected::Invalid(invalid));
+            judge(ctx, key, &Selected::Invalid(invalid));
             return Ok(Next::Wait);
         }
     };
@@ -204,13 +204,13 @@ async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
     held?;
     policy?;
     let wait = resources?;
-    judge(ctx, key, Selected::Valid);
+    judge(ctx, key, &Selected::Valid);
     Ok(ctx.next(wait))
 }
 
-fn judge<S: Scope>(ctx: &Context<S>, key: &Key, selected: Selected) {
+fn judge<S: Scope>(ctx: &Context<S>, key: &Key, selected: &Selected) {
     let before = ctx.selections.lock().insert(key.clone(), selected.clone());
-    if before.as_ref() != Some(&selected) {
+    if before.as_ref() != Some(selected) {
         ctx.queues.rollup.add(key.clone());
     }
 }

@@ -69,8 +69,8 @@ pub(super) async fn pass<S: Scope>(
         .deletes
         .iter()
         .map(|name| write::delete(ctx, placement, cluster, name));
-    let deleted: Result<Vec<()>, Failure> = join_all(deletes).await.into_iter().collect();
-    deleted.map_err(|failure| Error::NotYet(failure.to_string()))?;
+    let answers: Result<Vec<()>, Failure> = join_all(deletes).await.into_iter().collect();
+    answers.map_err(|failure| Error::NotYet(failure.to_string()))?;
     // Works that no member holds are gone with the answer.
     if plan.drop_finalizer || own(ctx, key, cluster).is_empty() {
         release(ctx, key, placement).await?;

@@ -37,7 +37,8 @@ pub(super) async fn write<S: Scope>(
         return Ok(());
     };
     if before == after {
-        return settle(ctx, key);
+        settle(ctx, key);
+        return Ok(());
     }
     let mut failed = None;
     let body = |found: &S::Binding| {
@@ -55,17 +56,17 @@ pub(super) async fn write<S: Scope>(
     if let Some(error) = failed {
         return Err(Error::Compare(key.to_string(), error));
     }
-    settle(ctx, key)
+    settle(ctx, key);
+    Ok(())
 }
 
 /// After the first look nothing is unknown any more about the age of the content.
-fn settle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<(), Error> {
+fn settle<S: Scope>(ctx: &Context<S>, key: &Key) {
     if let Some(clock) = ctx.work.clocks.lock().get_mut(key)
         && *clock == ContentClock::Unknown
     {
         *clock = ContentClock::Unchanged;
     }
-    Ok(())
 }
 
 /// The status as it is and as it should be.

@@ -26,11 +26,8 @@ pub(super) async fn works<S: Scope>(
             .map(|wanted| create(ctx, placement, cluster, wanted)),
     );
     let patches = join_all(plan.patches.iter().map(|change| patch(ctx, placement, cluster, change)));
-    let (created, patched) = futures::join!(creates, patches);
-    created
-        .into_iter()
-        .chain(patched)
-        .collect::<Result<Vec<()>, Failure>>()?;
+    let (made, changed) = futures::join!(creates, patches);
+    made.into_iter().chain(changed).collect::<Result<Vec<()>, Failure>>()?;
     let deletes = plan.deletes.iter().map(|name| delete(ctx, placement, cluster, name));
     join_all(deletes)
         .await
@@ -55,7 +52,7 @@ async fn create<S: Scope>(
         .writer
         .create(store, &key, placement, make)
         .await
-        .map_err(refused)?
+        .map_err(|error| refused(&error))?
     {
         Some(_) => {
             tracing::info!(%cluster, work = wanted.name, "Created the Work");
@@ -90,7 +87,7 @@ async fn patch<S: Scope>(
         .writer
         .patch_raw(store, &key, placement, Part::Object, body)
         .await;
-    if written.map_err(refused)?.is_some() {
+    if written.map_err(|error| refused(&error))?.is_some() {
         tracing::info!(%cluster, work = change.wanted.name, "Changed the Work");
     }
     Ok(())
@@ -110,14 +107,14 @@ pub(super) async fn delete<S: Scope>(
         .writer
         .delete(store, &key, placement, uid.as_deref())
         .await
-        .map_err(refused)?
+        .map_err(|error| refused(&error))?
     {
         tracing::info!(%cluster, work = name, "Deleted the Work");
     }
     Ok(())
 }
 
-pub(super) fn refused(error: WriteError) -> Failure {
+fn refused(error: &WriteError) -> Failure {
     Failure::Write(error.said())
 }
 
