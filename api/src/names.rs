@@ -34,6 +34,8 @@ pub const DELETE_STAGE: &str = "kubernetes-fleet.io/deleteStage";
 pub mod field_managers {
     /// Membership objects on the hub.
     pub const MEMBER_CLUSTER: &str = "member-cluster-controller";
+    /// Placements, snapshots, bindings and Works on the hub.
+    pub const HUB_AGENT: &str = "hub-agent";
     /// Overrides' finalizers.
     pub const OVERRIDE: &str = "override-controller";
     /// Update runs' finalizers, in both scopes.

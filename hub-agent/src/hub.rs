@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use fleet_api::{
     cluster::{AgentType, MemberCluster},
-    names::HUB_LEASE,
+    names::{HUB_LEASE, field_managers},
 };
 use fleet_core::membership::heartbeat::Grace;
 use fleet_runtime::{
@@ -20,7 +20,7 @@ use fleet_runtime::{
     lease::{self, Elector, State, Term},
     logs,
     metrics::Metrics,
-    options::Bind,
+    options::{Bind, Hub, LeaseArgs},
     shutdown::{self, Tasks},
     writes::Writes,
 };
@@ -30,13 +30,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cache::Caches,
+    cache::{Caches, family::Placements, user::UserResources},
     inventory, membership,
     options::{ChannelArgs, MembershipArgs, Options},
+    overrides,
+    placement::{
+        self,
+        context::{Context as Placing, Settings as PlacementSettings, Shared},
+    },
     session::{
         self,
         certificates::{self, Source},
     },
+    writer::Writer,
 };
 
 const USER_AGENT: &str = concat!("hub-agent/", env!("CARGO_PKG_VERSION"));
@@ -99,15 +105,9 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     let caches = Caches::start(&client, profiles_in, &mut tasks);
     let works = session::Works::default();
     tasks.spawn_endless("works", works.watch(client.clone()));
+    let placements = Placements::start(&client, &mut tasks);
 
-    let leadership = if lease.leader_elect {
-        let config = lease::Config::new(&lease, HUB_LEASE);
-        let (elector, state) = Elector::new(client.clone(), config, clock.clone());
-        tasks.spawn_forever("leader election", elector.run(stop.clone()));
-        state
-    } else {
-        lease::always(&stop)
-    };
+    let leadership = elect(&lease, &client, &clock, &mut tasks);
     let (lead, leading) = watch::channel(false);
     tasks.spawn_endless("leadership", follow(leadership.clone(), lead));
 
@@ -117,6 +117,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
 
     caches.synced(&health).await;
     works.store.synced().await;
+    placements.synced(&health).await;
 
     let listener = listen(&channel.channel_bind_address).await?;
     tracing::info!(address = %listener.local_addr()?, "Serving members");
@@ -146,6 +147,8 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     let leader = Leader {
         client,
         caches,
+        works,
+        placements,
         writes,
         events,
         clock,
@@ -165,10 +168,24 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     Ok(())
 }
 
+/// Who leads; without election we always do.
+fn elect(args: &LeaseArgs<Hub>, client: &Client, clock: &Clock, tasks: &mut Tasks) -> watch::Receiver<State> {
+    let stop = tasks.stop().clone();
+    if !args.leader_elect {
+        return lease::always(&stop);
+    }
+    let config = lease::Config::new(args, HUB_LEASE);
+    let (elector, state) = Elector::new(client.clone(), config, clock.clone());
+    tasks.spawn_forever("leader election", elector.run(stop));
+    state
+}
+
 /// What the controllers of a term are made of.
 struct Leader {
     client: Client,
     caches: Caches,
+    works: session::Works,
+    placements: Placements,
     writes: Writes,
     events: Recorder,
     clock: Clock,
@@ -227,8 +244,50 @@ impl Leader {
             };
             inventory::run(context, self.measures.clone(), stop.clone()).await;
         };
-        tokio::join!(members, inventory);
+        let placing = self.place(threshold, &stop);
+        tokio::join!(members, inventory, placing);
         tracing::info!(term = term.transitions(), "No longer leading");
+    }
+}
+
+impl Leader {
+    /// Both scopes of the placement pipeline.
+    async fn place(&self, unhealthy_threshold: SignedDuration, stop: &CancellationToken) {
+        let writer = |manager| Writer::new(self.client.clone(), self.writes.clone(), manager);
+        let settings = PlacementSettings {
+            rules: fleet_core::selection::Rules::default(),
+            delay: fleet_core::snapshot::delay::Flags::default(),
+            unhealthy_threshold,
+        };
+        let shared = Shared {
+            members: self.caches.members.clone(),
+            internals: self.caches.internals.clone(),
+            works: self.works.clone(),
+            overrides: self.placements.overrides.clone(),
+            user: UserResources::new(self.client.clone(), settings.rules.apis.clone()),
+            writer: writer(field_managers::HUB_AGENT),
+            events: self.events.clone(),
+            clock: self.clock.clone(),
+            settings,
+        };
+        let overrides = overrides::Context {
+            stores: self.placements.overrides.clone(),
+            cluster: self.placements.cluster.clone(),
+            namespaced: self.placements.namespaced.clone(),
+            writer: writer(field_managers::OVERRIDE),
+        };
+        // Renders need to know which kinds have namespaces; a hub that does not answer is asked again when one is made.
+        if let Err(error) = shared.user.discover().await {
+            tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
+        }
+        let cluster = Placing::new(self.placements.cluster.clone(), shared.clone());
+        let namespaced = Placing::new(self.placements.namespaced.clone(), shared.clone());
+        tokio::join!(
+            placement::run(cluster, self.measures.clone(), stop.clone()),
+            placement::run(namespaced, self.measures.clone(), stop.clone()),
+            overrides::run(overrides, self.measures.clone(), stop.clone()),
+        );
+        shared.user.stop();
     }
 }
 
@@ -322,6 +381,8 @@ async fn require_crds(client: &Client, inventory: bool) -> anyhow::Result<()> {
         ("cluster.kubernetes-fleet.io/v1beta1", "memberclusters"),
         ("cluster.kubernetes-fleet.io/v1beta1", "internalmemberclusters"),
         ("placement.kubernetes-fleet.io/v1beta1", "works"),
+        ("placement.kubernetes-fleet.io/v1beta1", "clusterresourceplacements"),
+        ("placement.kubernetes-fleet.io/v1beta1", "resourceplacements"),
     ];
     if inventory {
         wanted.push(("multicluster.x-k8s.io/v1alpha1", "clusterprofiles"));

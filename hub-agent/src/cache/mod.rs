@@ -1,5 +1,8 @@
 //! One watch per kind for the whole process.
 
+pub mod family;
+pub(crate) mod user;
+
 use fleet_api::{
     cluster::{InternalMemberCluster, MemberCluster},
     guard::Guarded,

@@ -7,10 +7,15 @@ use std::borrow::Cow;
 
 use fleet_api::{
     guard::Guarded,
-    placement::{ReportBackStrategy, Work, WorkSpec, WorkStatus, Workload},
+    labels,
+    placement::{ApplyStrategy, ReportBackStrategy, Work, WorkSpec, WorkStatus, Workload},
     raw::RawJson,
 };
-use fleet_runtime::cache::{Index, Selection, Store};
+use fleet_core::work::content_hash;
+use fleet_runtime::{
+    Key,
+    cache::{Index, Selection, Store},
+};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource, core::ObjectMeta};
 use serde::{Deserialize, Deserializer};
@@ -25,6 +30,10 @@ pub struct HeldWork {
     pub manifests: Box<[ManifestIdentity]>,
     /// Bytes of the whole spec as the API server sent it.
     pub spec_bytes: usize,
+    /// A hash of the manifests, by which a foreign edit is noticed and our own recognised after a restart.
+    pub hash: Box<str>,
+    /// How the manifests are applied.
+    pub apply_strategy: Option<ApplyStrategy>,
     /// Whether status is to be reported back.
     pub report_back: Option<ReportBackStrategy>,
     /// Its status as the API server sent it.
@@ -53,15 +62,19 @@ pub struct Works {
     pub store: Store<HeldWork>,
     /// By namespace.
     pub by_namespace: Index<HeldWork, String>,
+    /// By the binding that they were made for.
+    pub by_binding: Index<HeldWork, Key>,
 }
 
 impl Default for Works {
     fn default() -> Self {
         let mut builder = Store::builder("works");
         let by_namespace = builder.index(|work: &HeldWork| work.metadata.namespace.iter().cloned().collect());
+        let by_binding = builder.index(|work: &HeldWork| work.binding().into_iter().collect());
         Self {
             store: builder.build(),
             by_namespace,
+            by_binding,
         }
     }
 }
@@ -77,9 +90,32 @@ impl Works {
 }
 
 impl HeldWork {
+    /// The binding that it was made for, if its labels say so.
+    pub fn binding(&self) -> Option<Key> {
+        let labels = self.metadata.labels.as_ref()?;
+        let name = labels.get(labels::PARENT_BINDING)?.as_str();
+        Some(match labels.get(labels::PARENT_PLACEMENT_NAMESPACE) {
+            Some(namespace) => Key::namespaced(namespace.as_str(), name),
+            None => Key::cluster(name),
+        })
+    }
+
     /// Its status, as far as it can be read: whatever somebody wrote there, the next report replaces it.
     pub fn read_status(&self) -> Option<WorkStatus> {
         self.status.as_ref().and_then(|status| status.parse().ok())
+    }
+
+    /// The Work as its binding's decisions need it: without manifests, whose hash stands for them.
+    pub(crate) fn without_manifests(&self) -> Work {
+        Work {
+            metadata: self.metadata.clone(),
+            spec: WorkSpec {
+                workload: Workload::default(),
+                apply_strategy: self.apply_strategy.clone(),
+                report_back_strategy: self.report_back.clone(),
+            },
+            status: self.read_status(),
+        }
     }
 
     /// The Work that decisions are made about: each manifest is a stand-in of the same identity and the same size.
@@ -184,6 +220,8 @@ impl<'de> Deserialize<'de> for HeldWork {
             #[serde(borrow, default)]
             workload: Option<Manifests<'a>>,
             #[serde(default)]
+            apply_strategy: Option<ApplyStrategy>,
+            #[serde(default)]
             report_back_strategy: Option<ReportBackStrategy>,
         }
         #[derive(Deserialize, Default)]
@@ -191,6 +229,12 @@ impl<'de> Deserialize<'de> for HeldWork {
             #[serde(borrow, default)]
             manifests: Option<Vec<&'a RawValue>>,
         }
+        let hash = |manifests: &[&RawValue]| {
+            let texts = manifests
+                .iter()
+                .filter_map(|text| RawJson::from_text(text.get().to_owned()).ok());
+            content_hash(&texts.collect::<Vec<_>>())
+        };
         let wire = Wire::deserialize(deserializer)?;
         let text = wire.spec.as_deref().map_or("null", RawValue::get);
         let spec: Option<Spec<'_>> = serde_json::from_str(text).map_err(serde::de::Error::custom)?;
@@ -198,8 +242,10 @@ impl<'de> Deserialize<'de> for HeldWork {
         let manifests = spec.workload.unwrap_or_default().manifests.unwrap_or_default();
         Ok(Self {
             metadata: wire.metadata,
+            hash: hash(&manifests).into(),
             manifests: manifests.into_iter().map(ManifestIdentity::of).collect(),
             spec_bytes: text.len(),
+            apply_strategy: spec.apply_strategy,
             report_back: spec.report_back_strategy,
             status: wire.status.filter(|status| status.as_str() != "null"),
         })

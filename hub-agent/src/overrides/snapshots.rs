@@ -1,0 +1,290 @@
+//! Keeps the snapshots of overrides, of both kinds by one code path.
+
+use std::collections::BTreeMap;
+
+use fleet_api::{
+    finalizers,
+    kind::{Kind, SpecKind},
+    labels,
+    placement::{
+        ClusterResourceOverride, ClusterResourceOverrideSnapshot, ClusterResourceOverrideSnapshotSpec,
+        ResourceOverride, ResourceOverrideSnapshot, ResourceOverrideSnapshotSpec,
+    },
+    raw::RawJson,
+};
+use fleet_core::overrides::snapshots::{self as core, Existing};
+use fleet_runtime::{
+    Key,
+    cache::{Index, Store},
+    controller::{self, Measures},
+    queue::{Next, Queue},
+};
+use k8s_openapi::ByteString;
+use kube::{
+    Resource, ResourceExt,
+    core::{ObjectMeta, object::HasSpec},
+};
+use serde::Serialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::OverrideStores;
+use crate::{
+    cache::family::{Family, beside},
+    placement::context::Error,
+    writer::{Part, Writer},
+};
+use fleet_api::placement::{ClusterScoped, Namespaced};
+
+/// What a pass works with.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) stores: OverrideStores,
+    pub(crate) cluster: Family<ClusterScoped>,
+    pub(crate) namespaced: Family<Namespaced>,
+    pub(crate) writer: Writer,
+}
+
+/// Overrides, their snapshots, and the snapshots by override.
+type Stores<'a, K, N> = (&'a Store<K>, &'a Store<N>, &'a Index<N, Key>);
+
+/// A kind of override, with that of its snapshots.
+trait Override: SpecKind<Spec: Serialize + Clone + Send> {
+    type Snapshot: SpecKind<Spec: Send>;
+
+    fn snapshot_spec(spec: Self::Spec, hash: Vec<u8>) -> <Self::Snapshot as HasSpec>::Spec;
+    fn hash(snapshot: &Self::Snapshot) -> Vec<u8>;
+    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot>;
+    /// Whether a binding names the snapshot.
+    fn is_used(ctx: &Context, snapshot: &Key) -> bool;
+}
+
+impl Override for ClusterResourceOverride {
+    type Snapshot = ClusterResourceOverrideSnapshot;
+
+    fn snapshot_spec(override_spec: Self::Spec, hash: Vec<u8>) -> ClusterResourceOverrideSnapshotSpec {
+        ClusterResourceOverrideSnapshotSpec {
+            override_spec,
+            override_hash: ByteString(hash),
+        }
+    }
+
+    fn hash(snapshot: &Self::Snapshot) -> Vec<u8> {
+        snapshot.spec.override_hash.0.clone()
+    }
+
+    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot> {
+        let stores = &ctx.stores;
+        (
+            &stores.cluster_wide,
+            &stores.cluster_wide_snapshots,
+            &stores.cluster_wide_of,
+        )
+    }
+
+    fn is_used(ctx: &Context, snapshot: &Key) -> bool {
+        let names = |list: &[String]| list.iter().any(|name| name == snapshot.name());
+        let cluster = ctx.cluster.bindings.all();
+        let namespaced = ctx.namespaced.bindings.all();
+        cluster
+            .iter()
+            .any(|b| names(&b.spec.cluster_resource_override_snapshots))
+            || namespaced
+                .iter()
+                .any(|b| names(&b.spec.cluster_resource_override_snapshots))
+    }
+}
+
+impl Override for ResourceOverride {
+    type Snapshot = ResourceOverrideSnapshot;
+
+    fn snapshot_spec(override_spec: Self::Spec, hash: Vec<u8>) -> ResourceOverrideSnapshotSpec {
+        ResourceOverrideSnapshotSpec {
+            override_spec,
+            override_hash: ByteString(hash),
+        }
+    }
+
+    fn hash(snapshot: &Self::Snapshot) -> Vec<u8> {
+        snapshot.spec.override_hash.0.clone()
+    }
+
+    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot> {
+        let stores = &ctx.stores;
+        (&stores.namespaced, &stores.namespaced_snapshots, &stores.namespaced_of)
+    }
+
+    fn is_used(ctx: &Context, snapshot: &Key) -> bool {
+        let names = |list: &[fleet_api::placement::NamespacedName]| {
+            list.iter()
+                .any(|named| named.name == snapshot.name() && Some(named.namespace.as_str()) == snapshot.namespace())
+        };
+        let cluster = ctx.cluster.bindings.all();
+        let namespaced = ctx.namespaced.bindings.all();
+        cluster.iter().any(|b| names(&b.spec.resource_override_snapshots))
+            || namespaced.iter().any(|b| names(&b.spec.resource_override_snapshots))
+    }
+}
+
+/// The override that a snapshot belongs to.
+pub(super) fn parents<K: Resource>(snapshot: &K) -> Vec<Key> {
+    let name = snapshot.labels().get(labels::PARENT_OVERRIDE);
+    let key = |name: &String| match snapshot.meta().namespace.as_deref() {
+        Some(namespace) if !namespace.is_empty() => Key::namespaced(namespace, name.as_str()),
+        _ => Key::cluster(name.as_str()),
+    };
+    name.map(key).into_iter().collect()
+}
+
+/// Runs the controllers of both kinds for one term of leadership.
+pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToken) {
+    tokio::join!(
+        run_kind::<ClusterResourceOverride>(&ctx, "clusterresourceoverride-controller", &measures, &stop),
+        run_kind::<ResourceOverride>(&ctx, "resourceoverride-controller", &measures, &stop),
+    );
+}
+
+async fn run_kind<K: Override>(ctx: &Context, name: &'static str, measures: &Measures, stop: &CancellationToken) {
+    let queue = Queue::<Key>::default();
+    let (overrides, snapshots, _) = K::stores(ctx);
+    let feeds = async {
+        tokio::join!(
+            controller::feed(overrides.subscribe(), queue.clone(), |change| {
+                let matters = change.differs(|o| {
+                    let m = o.meta();
+                    (
+                        m.uid.clone(),
+                        m.generation,
+                        m.deletion_timestamp.clone(),
+                        m.finalizers.clone(),
+                    )
+                });
+                matters.then(|| change.key.clone())
+            }),
+            // Others' edits and deletions.
+            controller::feed(snapshots.subscribe(), queue.clone(), |change| {
+                if change.old.is_some() {
+                    parents(&**change.object())
+                } else {
+                    Vec::new()
+                }
+            }),
+        )
+    };
+    let passes = controller::run(
+        queue.clone(),
+        controller::Options::new(name),
+        measures.clone(),
+        stop.clone(),
+        {
+            let ctx = ctx.clone();
+            move |key| {
+                let ctx = ctx.clone();
+                async move { pass::<K>(&ctx, &key).await }
+            }
+        },
+    );
+    tokio::select! {
+        () = passes => {}
+        _ = feeds => {}
+    }
+}
+
+#[tracing::instrument(name = "override", level = "error", skip_all, fields(object = %key))]
+async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
+    let (overrides, snapshots, of) = K::stores(ctx);
+    let Some(found) = overrides.get(key) else {
+        return Ok(Next::Wait);
+    };
+    let held = found.finalizers().iter().any(|f| f == finalizers::OVERRIDE);
+    if found.meta().deletion_timestamp.is_some() {
+        if held {
+            let selector = format!("{}={}", labels::PARENT_OVERRIDE, key.name());
+            ctx.writer
+                .delete_all::<K::Snapshot>(key.namespace(), &selector, key)
+                .await?;
+            let patch = |found: &K| {
+                let rest = found.finalizers().iter().filter(|f| *f != finalizers::OVERRIDE);
+                Some(json!({ "metadata": { "finalizers": rest.collect::<Vec<_>>() } }))
+            };
+            ctx.writer.patch(overrides, key, key, Part::Object, patch).await?;
+        }
+        return Ok(Next::Wait);
+    }
+    if !held {
+        let patch = |found: &K| {
+            let mut list = found.finalizers().to_vec();
+            list.push(finalizers::OVERRIDE.to_owned());
+            found
+                .meta()
+                .deletion_timestamp
+                .is_none()
+                .then(|| json!({ "metadata": { "finalizers": list } }))
+        };
+        ctx.writer.patch(overrides, key, key, Part::Object, patch).await?;
+    }
+    let compare = |error| Error::Compare(key.to_string(), error);
+    let hash = core::hash(found.spec()).map_err(compare)?;
+    let stored = of.get(key);
+    let existing: Vec<_> = stored
+        .iter()
+        .filter(|snapshot| snapshot.meta().deletion_timestamp.is_none())
+        .map(|snapshot| existing::<K>(ctx, snapshot))
+        .collect();
+    let changes = core::plan(key.name(), &hash, &existing).map_err(|error| Error::NotYet(error.to_string()))?;
+    if let Some((name, index)) = changes.create {
+        let snapshot = new::<K>(key, &found, &name, index, hash);
+        let own = Key::of(&snapshot);
+        let made = ctx
+            .writer
+            .create(snapshots, &own, key, || Some(RawJson::from_serialize(&snapshot)));
+        if made.await?.is_none() {
+            return Err(Error::NotYet(format!("{} {own} exists already", K::Snapshot::KIND)));
+        }
+        tracing::info!(snapshot = name, "Created the override snapshot");
+    }
+    let relabel = changes
+        .promote
+        .iter()
+        .map(|name| (name, labels::TRUE))
+        .chain(changes.demote.iter().map(|name| (name, labels::FALSE)));
+    for (name, value) in relabel {
+        let patch = |_: &K::Snapshot| Some(json!({ "metadata": { "labels": { labels::IS_LATEST_SNAPSHOT: value } } }));
+        ctx.writer
+            .patch(snapshots, &beside(key, name), key, Part::Object, patch)
+            .await?;
+    }
+    for name in changes.delete {
+        let own = beside(key, &name);
+        let uid = snapshots.get(&own).and_then(|snapshot| snapshot.uid());
+        ctx.writer.delete(snapshots, &own, key, uid.as_deref()).await?;
+    }
+    Ok(Next::Wait)
+}
+
+fn existing<K: Override>(ctx: &Context, snapshot: &K::Snapshot) -> Existing {
+    let label = |key: &str| snapshot.labels().get(key);
+    Existing {
+        name: snapshot.name_any(),
+        index: label(labels::OVERRIDE_INDEX).and_then(|text| text.parse().ok()),
+        labelled_latest: label(labels::IS_LATEST_SNAPSHOT).and_then(|text| labels::parse_bool(text)) == Some(true),
+        hash: K::hash(snapshot),
+        in_use: K::is_used(ctx, &Key::of(snapshot)),
+    }
+}
+
+fn new<K: Override>(key: &Key, owner: &K, name: &str, index: u64, hash: Vec<u8>) -> K::Snapshot {
+    let labels = BTreeMap::from([
+        (labels::PARENT_OVERRIDE.to_owned(), key.name().to_owned()),
+        (labels::OVERRIDE_INDEX.to_owned(), index.to_string()),
+        (labels::IS_LATEST_SNAPSHOT.to_owned(), labels::TRUE.to_owned()),
+    ]);
+    let meta = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: key.namespace().map(ToOwned::to_owned),
+        labels: Some(labels),
+        owner_references: owner.controller_owner_ref(&()).map(|owner| vec![owner]),
+        ..ObjectMeta::default()
+    };
+    K::Snapshot::from_spec(meta, K::snapshot_spec(owner.spec().clone(), hash))
+}

@@ -1,0 +1,201 @@
+//! What the stages of the pipeline share: stores, queues, and what one stage must know of another within a process.
+
+use std::{collections::HashMap, ops::Deref, sync::Arc, time::Duration};
+
+use fleet_api::{
+    cluster::{InternalMemberCluster, MemberCluster},
+    conditions::selection::InvalidSelection,
+    events::{Event, EventType, PlacementEvent},
+    labels,
+    names::{PlacementKey, Scope as ScopeName},
+    placement::{PlacementScope, Scope},
+};
+use fleet_core::{selection::Rules, snapshot::delay::Flags};
+use fleet_runtime::{
+    Key,
+    cache::{Index, Store},
+    clock::Clock,
+    events::{Recorder, Severity},
+    queue::{Next, Queue},
+};
+use jiff::{SignedDuration, Timestamp};
+use kube::{Resource, ResourceExt as _};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    cache::{family::Family, user::UserResources},
+    overrides::OverrideStores,
+    session::Works,
+    writer::{WriteError, Writer},
+};
+
+/// What a pass works with. Cheap to clone.
+pub(crate) struct Context<S: Scope>(Arc<Inner<S>>);
+
+/// Handles, and what the stages remember.
+pub(crate) struct Inner<S: Scope> {
+    pub(crate) family: Family<S>,
+    pub(crate) shared: Shared,
+    pub(crate) queues: Queues,
+    /// What became of each placement's selectors, for the roll-up. Empty after a restart: nothing is judged before.
+    pub(crate) selections: Mutex<HashMap<Key, Selected>>,
+    /// The generation of each binding for which the rollout was started by this process.
+    pub(crate) started: Mutex<HashMap<Key, i64>>,
+    pub(crate) scheduler: crate::scheduler::Memory,
+    pub(crate) rollout: crate::rollout::Memory,
+    pub(crate) work: crate::work::Memory,
+    pub(crate) rollup: super::rollup::Memory,
+}
+
+/// What both scopes share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) members: Store<MemberCluster>,
+    pub(crate) internals: Store<InternalMemberCluster>,
+    pub(crate) works: Works,
+    pub(crate) overrides: OverrideStores,
+    pub(crate) user: UserResources,
+    pub(crate) writer: Writer,
+    pub(crate) events: Recorder,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+}
+
+/// What the flags say.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) rules: Rules,
+    pub(crate) delay: Flags,
+    pub(crate) unhealthy_threshold: SignedDuration,
+}
+
+/// One queue per stage; the keys are placements, for Works bindings.
+#[derive(Default)]
+pub(crate) struct Queues {
+    pub(crate) placement: Queue<Key>,
+    pub(crate) schedule: Queue<Key>,
+    pub(crate) rollout: Queue<Key>,
+    pub(crate) work: Queue<Key>,
+    pub(crate) rollup: Queue<Key>,
+}
+
+/// What became of a placement's selectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Selected {
+    /// They select something, or nothing: the snapshot tells.
+    Valid,
+    /// The user has to change them.
+    Invalid(InvalidSelection),
+}
+
+/// Why a pass failed. Users see what they must in conditions; the pass is repeated with a growing delay.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("could not read what the placement selects")]
+    Read(#[source] kube::Error),
+    #[error("could not compare the states of {0}")]
+    Compare(String, #[source] serde_json::Error),
+    #[error("{0}")]
+    NotYet(String),
+}
+
+impl<S: Scope> Context<S> {
+    pub(crate) fn new(family: Family<S>, shared: Shared) -> Self {
+        Self(Arc::new(Inner {
+            family,
+            shared,
+            queues: Queues::default(),
+            selections: Mutex::default(),
+            started: Mutex::default(),
+            scheduler: crate::scheduler::Memory::default(),
+            rollout: crate::rollout::Memory::default(),
+            work: crate::work::Memory::default(),
+            rollup: super::rollup::Memory::default(),
+        }))
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// The pass after this one: at `at`, or when something changes.
+    pub(crate) fn next(&self, at: Option<Timestamp>) -> Next {
+        at.map_or(Next::Wait, |at| {
+            let wait = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
+            Next::At(Instant::now() + wait)
+        })
+    }
+
+    /// The latest snapshot of a placement: the one with the label, of several the one with the highest index.
+    pub(crate) fn latest_policy(&self, placement: &Key) -> Option<Arc<S::PolicySnapshot>> {
+        latest(&self.family.policies_of, placement, labels::POLICY_INDEX)
+    }
+
+    /// The latest master of a placement's resource snapshots.
+    pub(crate) fn latest_master(&self, placement: &Key) -> Option<Arc<S::ResourceSnapshot>> {
+        latest(&self.family.snapshots_of, placement, labels::RESOURCE_INDEX)
+    }
+
+    /// Which of the two scopes this is, as names and conditions have it.
+    pub(crate) fn scope() -> ScopeName {
+        match S::SCOPE {
+            PlacementScope::Cluster => ScopeName::Cluster,
+            PlacementScope::Namespaced => ScopeName::Namespaced,
+        }
+    }
+
+    /// Records an Event about a placement.
+    pub(crate) fn tell(&self, placement: &S::Placement, event: &PlacementEvent) {
+        tell(&self.shared.events, Self::scope(), placement, event);
+    }
+}
+
+fn latest<K: Resource>(index: &Index<K, Key>, placement: &Key, index_label: &str) -> Option<Arc<K>> {
+    let is_latest = |object: &Arc<K>| {
+        let value = object.labels().get(labels::IS_LATEST_SNAPSHOT);
+        object.meta().deletion_timestamp.is_none() && value.and_then(|v| labels::parse_bool(v)) == Some(true)
+    };
+    let number = |object: &Arc<K>| object.labels().get(index_label).and_then(|v| v.parse::<u64>().ok());
+    let found = index.get(placement).into_iter().filter(is_latest);
+    found
+        .filter_map(|o| Some((number(&o)?, o)))
+        .max_by_key(|(n, _)| *n)
+        .map(|(_, object)| object)
+}
+
+/// Records an Event.
+pub(crate) fn tell<K: Resource<DynamicType = ()>, E: Event>(
+    events: &Recorder,
+    scope: ScopeName,
+    object: &K,
+    event: &E,
+) {
+    let severity = match event.event_type() {
+        EventType::Normal => Severity::Normal,
+        EventType::Warning => Severity::Warning,
+    };
+    events.record(E::component(scope), object, severity, event.reason(), event.message());
+}
+
+/// The key as decisions take it. A name that is too long for a label never gets this far: admission refuses it, and
+/// without admission nothing is done with it.
+pub(crate) fn key_of(key: &Key) -> Result<PlacementKey, Error> {
+    PlacementKey::new(key.namespace(), key.name()).map_err(|error| Error::NotYet(error.to_string()))
+}
+
+impl<S: Scope> Clone for Context<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Scope> Deref for Context<S> {
+    type Target = Inner<S>;
+
+    fn deref(&self) -> &Inner<S> {
+        &self.0
+    }
+}

@@ -1,0 +1,280 @@
+//! Keeps a placement's snapshots as its policy and its selection ask for.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use fleet_api::{
+    annotations,
+    kind::SpecKind,
+    labels,
+    placement::{PlacementPolicy, PolicySnapshotSpec, ResourceSnapshotSpec, Scope},
+    raw::RawJson,
+};
+use fleet_core::snapshot::{policy, resource};
+use fleet_runtime::{Key, cache::Store};
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use kube::{
+    Resource, ResourceExt,
+    core::{ObjectMeta, object::HasSpec as _},
+};
+use serde_json::{Value, json};
+
+use super::{
+    context::{Context, Error, key_of},
+    select::Selection,
+};
+use crate::{cache::family::beside, writer::Part};
+
+/// Whether there are more snapshots than the placement wants to keep, so that a release may let one go.
+pub(super) fn has_surplus<S: Scope>(ctx: &Context<S>, key: &Key) -> bool {
+    let Some(placement) = ctx.family.placements.get(key) else {
+        return false;
+    };
+    let limit = limit::<S>(&placement);
+    ctx.family.policies_of.count(key) > limit || ctx.family.snapshots_of.count(key) > limit
+}
+
+fn limit<S: Scope>(placement: &S::Placement) -> usize {
+    usize::try_from(placement.spec().revision_history_limit)
+        .unwrap_or(1)
+        .max(1)
+}
+
+/// The policy snapshot.
+pub(super) async fn policy<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Result<(), Error> {
+    let name = key_of(key)?;
+    let named: BTreeSet<_> = ctx
+        .family
+        .bindings_of
+        .get(key)
+        .iter()
+        .map(|binding| binding.spec().scheduling_policy_snapshot_name.clone())
+        .collect();
+    let stored = ctx.family.policies_of.get(key);
+    let existing: Vec<_> = stored
+        .iter()
+        .filter(|snapshot| snapshot.meta().deletion_timestamp.is_none())
+        .map(|snapshot| policy::Existing {
+            name: snapshot.name_any(),
+            index: number(&**snapshot, labels::POLICY_INDEX),
+            labelled_latest: is_latest(&**snapshot),
+            hash: snapshot.spec().policy_hash.0.clone(),
+            annotations: snapshot.annotations().clone(),
+            in_use: named.contains(&snapshot.name_any()),
+        })
+        .collect();
+    let wanted = placement.spec().policy.as_ref();
+    let generation = placement.meta().generation.unwrap_or_default();
+    let changes = policy::plan(&name, generation, wanted, limit::<S>(placement), &existing)
+        .map_err(|error| Error::Compare(key.to_string(), error))?;
+    let store = &ctx.family.policies;
+    demote(ctx, store, key, &changes.demote).await?;
+    delete(ctx, store, key, &changes.delete).await?;
+    if let Some(policy::New {
+        name,
+        labels,
+        annotations,
+        hash,
+    }) = changes.create
+    {
+        let spec = PolicySnapshotSpec {
+            // How many is an annotation, so that scaling makes no new snapshot.
+            policy: wanted.map(|policy| PlacementPolicy {
+                number_of_clusters: None,
+                ..policy.clone()
+            }),
+            policy_hash: ByteString(hash),
+        };
+        let meta = metadata::<S>(key, placement, &name, labels, annotations);
+        create(ctx, store, key, S::PolicySnapshot::from_spec(meta, spec)).await?;
+        tracing::info!(snapshot = name, "Created the policy snapshot");
+    }
+    if let Some(policy::Update {
+        name,
+        labels,
+        annotations,
+    }) = changes.update
+    {
+        let patch = json!({ "metadata": { "labels": labels, "annotations": annotations } });
+        write(ctx, store, key, &name, patch).await?;
+    }
+    Ok(())
+}
+
+/// The resource snapshots. A change that is held back says until when.
+pub(super) async fn resources<S: Scope>(
+    ctx: &Context<S>,
+    key: &Key,
+    placement: &S::Placement,
+    selection: &Selection,
+) -> Result<Option<Timestamp>, Error> {
+    let name = key_of(key)?;
+    let stored = ctx.family.snapshots_of.get(key);
+    let live = stored
+        .iter()
+        .filter(|snapshot| snapshot.meta().deletion_timestamp.is_none());
+    let existing: Vec<_> = live.map(|snapshot| existing(&**snapshot)).collect();
+    let indexes: HashMap<_, _> = existing
+        .iter()
+        .filter_map(|s| Some((s.name.as_str(), s.index?)))
+        .collect();
+    let used: BTreeSet<u64> = ctx
+        .family
+        .bindings_of
+        .get(key)
+        .iter()
+        .filter_map(|binding| indexes.get(binding.spec().resource_snapshot_name.as_str()).copied())
+        .collect();
+    let rules = resource::Rules {
+        history_limit: limit::<S>(placement),
+        flags: ctx.shared.settings.delay,
+        at_once: false,
+    };
+    let frozen = resource::Selection {
+        objects: &selection.texts,
+        envelopes: selection.envelopes,
+    };
+    let changes = resource::plan(
+        &name,
+        frozen,
+        rules,
+        &existing,
+        &|index| used.contains(&index),
+        ctx.now(),
+    );
+    let store = &ctx.family.snapshots;
+    demote(ctx, store, key, &changes.demote).await?;
+    delete(ctx, store, key, &changes.delete).await?;
+    for resource::New {
+        name,
+        labels,
+        annotations,
+        range,
+    } in changes.create
+    {
+        let spec = ResourceSnapshotSpec {
+            selected_resources: selection.texts[range].to_vec(),
+        };
+        let meta = metadata::<S>(key, placement, &name, labels, annotations);
+        create(ctx, store, key, S::ResourceSnapshot::from_spec(meta, spec)).await?;
+        tracing::info!(snapshot = name, "Created the resource snapshot");
+    }
+    if let Some(name) = changes.promote {
+        let patch = json!({ "metadata": { "labels": { labels::IS_LATEST_SNAPSHOT: labels::TRUE } } });
+        write(ctx, store, key, &name, patch).await?;
+    }
+    if let Some((name, at)) = changes.record {
+        let at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let note = json!({ annotations::NEXT_RESOURCE_SNAPSHOT_DETECTED: at });
+        write(ctx, store, key, &name, json!({ "metadata": { "annotations": note } })).await?;
+    }
+    if let Some(name) = changes.forget {
+        let note = json!({ annotations::NEXT_RESOURCE_SNAPSHOT_DETECTED: null });
+        write(ctx, store, key, &name, json!({ "metadata": { "annotations": note } })).await?;
+    }
+    Ok(changes.wait)
+}
+
+fn existing<K: Resource>(snapshot: &K) -> resource::Existing {
+    let annotation = |key: &str| snapshot.annotations().get(key).cloned();
+    let hash = annotation(annotations::RESOURCE_HASH);
+    resource::Existing {
+        name: snapshot.name_any(),
+        index: number(snapshot, labels::RESOURCE_INDEX),
+        subindex: annotation(annotations::SUBINDEX_OF_RESOURCE_SNAPSHOT).and_then(|text| text.parse().ok()),
+        master: hash.map(|hash| resource::Master {
+            labelled_latest: is_latest(snapshot),
+            hash,
+            created: snapshot.creation_timestamp().map(|time| time.0).unwrap_or_default(),
+            detected: annotation(annotations::NEXT_RESOURCE_SNAPSHOT_DETECTED),
+        }),
+    }
+}
+
+fn number<K: Resource>(object: &K, label: &str) -> Option<u64> {
+    object.labels().get(label).and_then(|text| text.parse().ok())
+}
+
+fn is_latest<K: Resource>(object: &K) -> bool {
+    let value = object.labels().get(labels::IS_LATEST_SNAPSHOT);
+    value.and_then(|value| labels::parse_bool(value)) == Some(true)
+}
+
+fn metadata<S: Scope>(
+    key: &Key,
+    placement: &S::Placement,
+    name: &str,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: key.namespace().map(ToOwned::to_owned),
+        labels: Some(labels),
+        annotations: Some(annotations),
+        owner_references: placement.controller_owner_ref(&()).map(|owner| vec![owner]),
+        ..ObjectMeta::default()
+    }
+}
+
+async fn create<S: Scope, K: SpecKind>(
+    ctx: &Context<S>,
+    store: &Store<K>,
+    placement: &Key,
+    object: K,
+) -> Result<(), Error> {
+    let key = Key::of(&object);
+    let make = || Some(RawJson::from_serialize(&object));
+    if ctx.shared.writer.create(store, &key, placement, make).await?.is_none() {
+        // A lost answer, or a cache that is behind: what is there decides, and the watch brings it.
+        return Err(Error::NotYet(format!("{} {key} exists already", K::KIND)));
+    }
+    Ok(())
+}
+
+async fn demote<S: Scope, K: SpecKind>(
+    ctx: &Context<S>,
+    store: &Store<K>,
+    placement: &Key,
+    names: &[String],
+) -> Result<(), Error> {
+    let patch = json!({ "metadata": { "labels": { labels::IS_LATEST_SNAPSHOT: labels::FALSE } } });
+    try_join_all(
+        names
+            .iter()
+            .map(|name| write(ctx, store, placement, name, patch.clone())),
+    )
+    .await?;
+    Ok(())
+}
+
+async fn write<S: Scope, K: SpecKind>(
+    ctx: &Context<S>,
+    store: &Store<K>,
+    placement: &Key,
+    name: &str,
+    patch: Value,
+) -> Result<(), Error> {
+    let key = beside(placement, name);
+    let patch = |_: &K| Some(patch);
+    ctx.shared
+        .writer
+        .patch(store, &key, placement, Part::Object, patch)
+        .await?;
+    Ok(())
+}
+
+async fn delete<S: Scope, K: SpecKind>(
+    ctx: &Context<S>,
+    store: &Store<K>,
+    placement: &Key,
+    names: &[String],
+) -> Result<(), Error> {
+    for name in names {
+        let key = beside(placement, name);
+        let uid = store.get(&key).and_then(|object| object.uid());
+        ctx.shared.writer.delete(store, &key, placement, uid.as_deref()).await?;
+    }
+    Ok(())
+}

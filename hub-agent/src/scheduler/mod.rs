@@ -1,0 +1,204 @@
+//! Picks clusters: carries out what `fleet_core::scheduler` decides about one placement.
+//!
+//! Watches policy snapshots, bindings, placements and MemberClusters. Writes bindings (their existence, policy and state)
+//! and policy snapshots' status. The end of a placement is handled here too, so that one queue orders it with scheduling.
+
+mod write;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use fleet_api::{
+    cluster::MemberCluster,
+    conditions::{self, policy_snapshot::Scheduled},
+    events::PlacementEvent,
+    finalizers,
+    placement::{BindingState, Scope},
+};
+use fleet_core::scheduler::{self as core, Binding, Change, Cluster, Interest, Placement, Snapshot, Watchers, World};
+use fleet_runtime::{Key, controller, queue::Next};
+use kube::{
+    Resource as _, ResourceExt as _,
+    core::object::{HasSpec as _, HasStatus as _},
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    cache::family::parent,
+    placement::{
+        context::{Context, Error, key_of},
+        delete,
+    },
+};
+
+/// How long the finalizer of a deleting binding is left to go together with the work generator's: mostly the Works are
+/// gone by then, and one write is saved for each cluster.
+const RELEASE_TOGETHER: Duration = Duration::from_secs(1);
+/// A broken policy is looked at again from time to time: what is wrong may be repaired outside of what is watched.
+const PROBLEM_PAUSE: Duration = Duration::from_mins(1);
+
+/// What the scheduler remembers.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Watchers<Key>>);
+
+/// What asks for a decision.
+pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
+    let queue = || ctx.queues.schedule.clone();
+    tokio::join!(
+        controller::feed(ctx.family.policies.subscribe(), queue(), |change| {
+            let before = change.old.as_ref().map(|old| old.meta());
+            let wakes = change
+                .new
+                .as_ref()
+                .is_some_and(|new| core::snapshot_wakes(before, new.meta()));
+            wakes.then(|| parent(&**change.object())).flatten()
+        }),
+        controller::feed(ctx.family.placements.subscribe(), queue(), |change| {
+            // Bindings need our finalizer on the placement: its coming counts as much as the deletion.
+            let held = |p: &S::Placement| p.finalizers().iter().any(|f| f == finalizers::SCHEDULER);
+            let matters = change.differs(|p| (p.meta().deletion_timestamp.is_some(), held(p)));
+            matters.then(|| change.key.clone())
+        }),
+        controller::feed(ctx.family.bindings.subscribe(), queue(), |change| {
+            let matters = match (&change.old, &change.new) {
+                (_, None) => true,
+                (old, Some(new)) => core::binding_wakes(old.as_ref().map(|old| old.meta()), new.meta()),
+            };
+            matters.then(|| parent(&**change.object())).flatten()
+        }),
+        clusters(ctx),
+    );
+}
+
+/// A fleet's clusters report all the time; only placements whose decision may change are looked at again.
+async fn clusters<S: Scope>(ctx: &Context<S>) {
+    let mut changes = ctx.shared.members.subscribe();
+    loop {
+        let change = changes.next().await;
+        let now = ctx.now();
+        let view = |side: &Option<Arc<MemberCluster>>| side.clone();
+        let (before, after) = (view(&change.old), view(&change.new));
+        let seen = Change {
+            before: before.as_deref().map(|cluster| Cluster::new(cluster, now)),
+            after: after.as_deref().map(|cluster| Cluster::new(cluster, now)),
+        };
+        let placed: BTreeSet<Key> = ctx
+            .family
+            .bindings_on
+            .get(&change.key.name().to_owned())
+            .iter()
+            .filter(|b| b.meta().deletion_timestamp.is_none() && b.spec().state != BindingState::Unscheduled)
+            .filter_map(|binding| parent(&**binding))
+            .collect();
+        for key in ctx.scheduler.0.lock().concerned(&seen, &placed) {
+            ctx.queues.schedule.add(key);
+        }
+    }
+}
+
+#[tracing::instrument(name = "schedule", level = "error", skip_all, fields(placement = %key))]
+pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
+    let placement = ctx.family.placements.get(key);
+    let live = placement.as_ref().filter(|p| p.meta().deletion_timestamp.is_none());
+    let policy = ctx.latest_policy(key);
+    let (Some(live), Some(policy)) = (live, policy) else {
+        if live.is_none() {
+            ctx.scheduler.0.lock().remove(key);
+        }
+        if let Some(going) = placement.filter(|p| p.meta().deletion_timestamp.is_some()) {
+            delete(ctx, key, &going).await?;
+        }
+        // Whatever is left of its bindings is going; nobody decides about them any more.
+        let bindings = ctx.family.bindings_of.get(key);
+        let going = bindings.iter().filter(|b| b.meta().deletion_timestamp.is_some());
+        let names: Vec<_> = going.map(|binding| binding.name_any()).collect();
+        return release(ctx, key, &names).await;
+    };
+    let name = key_of(key)?;
+    let members = ctx.shared.members.all();
+    let bindings = ctx.family.bindings_of.get(key);
+    let (plan, interest) = {
+        let now = ctx.now();
+        let uid = live.uid().unwrap_or_default();
+        let clusters: Vec<_> = members.iter().map(|member| Cluster::new(member, now)).collect();
+        let bindings: Vec<_> = bindings.iter().map(|b| Binding::new(b.meta(), b.spec())).collect();
+        let world = World {
+            placement: Placement { key: &name, uid: &uid },
+            snapshot: Snapshot::new(policy.meta(), policy.spec().policy.as_ref(), policy.status()),
+            clusters: &clusters,
+            bindings: &bindings,
+            now,
+            settings: core::Settings::default(),
+        };
+        let plan = core::schedule(&world);
+        let fulfilled = plan.status.as_ref().is_some_and(|status| {
+            let generation = policy.meta().generation.unwrap_or_default();
+            plan.problem.is_none() && conditions::is_true(&status.conditions, Scheduled::TYPE, generation)
+        });
+        (
+            plan,
+            Interest::new(policy.spec().policy.as_ref(), key.namespace(), fulfilled),
+        )
+    };
+    ctx.scheduler.0.lock().set(key.clone(), interest);
+
+    let released = release(ctx, key, &plan.release).await?;
+    write::unschedule(ctx, key, &plan.vacate).await?;
+    let held = live.finalizers().iter().any(|f| f == finalizers::SCHEDULER);
+    if !held && !plan.create.is_empty() {
+        // Without it the placement could vanish and leave the binding behind. It is on its way, and wakes us.
+        return Ok(released);
+    }
+    write::create(ctx, key, &policy.name_any(), &plan.create).await?;
+    write::patch(ctx, key, &policy.name_any(), &plan.patch).await?;
+    write::unschedule(ctx, key, &plan.unschedule).await?;
+    if let Some(status) = plan.status.filter(|_| plan.status_changed) {
+        write::status(ctx, key, &policy, &status).await?;
+    }
+    if let Some(problem) = &plan.problem {
+        let error = problem.to_string();
+        ctx.tell(live, &PlacementEvent::Held { error });
+        return Ok(sooner(released, Next::At(Instant::now() + PROBLEM_PAUSE)));
+    }
+    Ok(sooner(released, ctx.next(plan.look_again)))
+}
+
+fn sooner(one: Next, other: Next) -> Next {
+    match (one, other) {
+        (Next::At(one), Next::At(other)) => Next::At(one.min(other)),
+        (Next::At(at), _) | (_, Next::At(at)) => Next::At(at),
+        _ => Next::Wait,
+    }
+}
+
+/// Takes our finalizer off deleting bindings; off one whose Works are still there only after a moment.
+async fn release<S: Scope>(ctx: &Context<S>, key: &Key, names: &[String]) -> Result<Next, Error> {
+    let (mut now, mut later) = (Vec::new(), None);
+    for name in names {
+        let binding = crate::cache::family::beside(key, name);
+        let Some(found) = ctx.family.bindings.get(&binding) else {
+            continue;
+        };
+        if !found.finalizers().iter().any(|f| f == finalizers::SCHEDULER_BINDING) {
+            continue;
+        }
+        let since = found
+            .meta()
+            .deletion_timestamp
+            .as_ref()
+            .map(|time| time.0)
+            .unwrap_or_default();
+        let age = Duration::try_from(ctx.now().duration_since(since)).unwrap_or_default();
+        let works = found.finalizers().iter().any(|f| f == finalizers::WORK);
+        // The time of deletion has whole seconds, so one more is a full one.
+        match (RELEASE_TOGETHER + Duration::from_secs(1)).checked_sub(age) {
+            Some(rest) if works && !rest.is_zero() => {
+                let at = Instant::now() + rest;
+                later = Some(later.map_or(at, |other: Instant| other.min(at)));
+            }
+            _ => now.push(binding),
+        }
+    }
+    write::release(ctx, key, &now).await?;
+    Ok(later.map_or(Next::Wait, Next::At))
+}

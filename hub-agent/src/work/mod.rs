@@ -1,0 +1,211 @@
+//! From bindings to Works in the members' namespaces, and from their status back to the bindings'.
+//!
+//! Watches bindings, Works, snapshots, overrides and the placements' strategies. Writes Works, bindings' status and their
+//! finalizer. The decisions are `fleet_core::work`.
+
+mod removal;
+mod render;
+mod status;
+mod write;
+
+use std::collections::HashMap;
+
+use fleet_api::{
+    conditions::{self, binding::RolloutStarted},
+    finalizers,
+    names::ClusterName,
+    placement::{BindingState, DeletePropagationPolicy, Scope},
+};
+use fleet_core::work::{
+    ContentClock, Existing, Failure, Owner, Plan, Recovery, Rendering, is_synced_without_snapshot, plan,
+};
+use fleet_runtime::{Key, controller, queue::Next};
+use kube::{
+    Resource as _, ResourceExt as _,
+    core::object::{HasSpec as _, HasStatus as _},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::{
+    cache::family::parent,
+    placement::context::{Context, Error, key_of},
+    writer::Part,
+};
+
+/// What the work generator remembers.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// Since when each binding's Works have the content that they have.
+    clocks: Mutex<HashMap<Key, ContentClock>>,
+    renderings: render::Cache,
+}
+
+/// What a binding's Works depend on.
+pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
+    let queue = || ctx.queues.work.clone();
+    let of_placement = |key: Option<Key>| key.map(|key| ctx.family.bindings_of.keys(&key)).unwrap_or_default();
+    tokio::join!(
+        controller::feed(ctx.family.bindings.subscribe(), queue(), |change| [change.key.clone()]),
+        controller::feed(ctx.shared.works.store.subscribe(), queue(), |change| {
+            let scope =
+                |key: &Key| key.namespace().is_some() == (Context::<S>::scope() == fleet_api::names::Scope::Namespaced);
+            change.object().binding().filter(scope)
+        }),
+        controller::feed(ctx.family.snapshots.subscribe(), queue(), |change| {
+            of_placement(change.old.is_none().then(|| parent(&**change.object())).flatten())
+        }),
+        // These two are read from the placement and reach all Works at once.
+        controller::feed(ctx.family.placements.subscribe(), queue(), |change| {
+            let matters = change.differs(|p| {
+                let strategy = p.spec().strategy.as_ref();
+                strategy.map(|s| (s.report_back_strategy.clone(), s.delete_strategy.clone()))
+            });
+            of_placement(matters.then(|| change.key.clone()))
+        }),
+        controller::feed(ctx.shared.members.subscribe(), queue(), |change| {
+            let matters = change.differs(|m| m.metadata.labels.clone());
+            let cluster = change.key.name().to_owned();
+            if matters {
+                ctx.family.bindings_on.keys(&cluster)
+            } else {
+                Vec::new()
+            }
+        }),
+    );
+}
+
+#[tracing::instrument(name = "work", level = "error", skip_all, fields(binding = %key))]
+pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
+    let Some(binding) = ctx.family.bindings.get(key) else {
+        ctx.started.lock().remove(key);
+        ctx.work.clocks.lock().remove(key);
+        return Ok(Next::Wait);
+    };
+    let Some(placement) = parent(&*binding) else {
+        return Ok(Next::Wait);
+    };
+    let Ok(cluster) = ClusterName::new(binding.spec().target_cluster.clone()) else {
+        return Ok(Next::Wait);
+    };
+    if binding.meta().deletion_timestamp.is_some() {
+        return removal::pass(ctx, key, &placement, &binding, &cluster).await;
+    }
+    let ready = match binding.spec().state {
+        BindingState::Bound => is_started::<S>(ctx, key, &binding),
+        // It keeps what it has until it goes.
+        BindingState::Unscheduled => !binding.spec().resource_snapshot_name.is_empty(),
+        _ => false,
+    };
+    if !ready {
+        return Ok(Next::Wait);
+    }
+    hold(ctx, key, &placement).await?;
+    let existing = own(ctx, key, &cluster);
+    let outcome = match render::render(ctx, &placement, &binding) {
+        Ok(rendered) => generate(ctx, key, &placement, &binding, &cluster, &rendered, existing).await?,
+        Err(Failure::MasterMissing)
+            if is_synced_without_snapshot(&existing, placement.name(), &binding.spec().resource_snapshot_name) =>
+        {
+            Ok(())
+        }
+        Err(failure) => Err(failure),
+    };
+    status::write(ctx, key, &placement, &cluster, outcome.as_ref().err()).await?;
+    match outcome {
+        Err(failure) if failure.recovery() == Recovery::Retry => Err(Error::NotYet(failure.to_string())),
+        _ => Ok(Next::Wait),
+    }
+}
+
+/// Whether the rollout has been started for the binding as it is.
+fn is_started<S: Scope>(ctx: &Context<S>, key: &Key, binding: &S::Binding) -> bool {
+    let generation = binding.meta().generation.unwrap_or_default();
+    let list = binding
+        .status()
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
+    ctx.started.lock().get(key) == Some(&generation) || conditions::is_true(list, RolloutStarted::TYPE, generation)
+}
+
+/// Our finalizer, where the rollout has not put it: on bindings of update runs, or of other versions.
+async fn hold<S: Scope>(ctx: &Context<S>, key: &Key, placement: &Key) -> Result<(), Error> {
+    let body = |found: &S::Binding| {
+        if found.meta().deletion_timestamp.is_some() || found.finalizers().iter().any(|f| f == finalizers::WORK) {
+            return None;
+        }
+        let mut list = found.finalizers().to_vec();
+        list.push(finalizers::WORK.to_owned());
+        Some(json!({ "metadata": { "finalizers": list } }))
+    };
+    let bindings = &ctx.family.bindings;
+    ctx.shared
+        .writer
+        .patch(bindings, key, placement, Part::Object, body)
+        .await?;
+    Ok(())
+}
+
+/// The binding's Works.
+fn own<S: Scope>(ctx: &Context<S>, key: &Key, cluster: &ClusterName) -> Vec<Existing> {
+    let namespace = cluster.namespace();
+    let works = ctx.shared.works.by_binding.get(key);
+    let here = works
+        .iter()
+        .filter(|work| work.metadata.namespace.as_ref() == Some(&namespace));
+    here.map(|work| existing(work)).collect()
+}
+
+fn existing(work: &crate::session::HeldWork) -> Existing {
+    Existing {
+        hash: work.hash.to_string(),
+        ..Existing::of(&work.without_manifests())
+    }
+}
+
+/// Makes the Works what the binding asks for. The inner error is for the user, in the binding's status.
+async fn generate<S: Scope>(
+    ctx: &Context<S>,
+    key: &Key,
+    placement: &Key,
+    binding: &S::Binding,
+    cluster: &ClusterName,
+    (rendering, index): &(std::sync::Arc<Rendering>, String),
+    mut existing: Vec<Existing>,
+) -> Result<Result<(), Failure>, Error> {
+    let name = key_of(placement)?;
+    for piece in &rendering.pieces {
+        let taken = crate::cache::in_namespace(&cluster.namespace(), &piece.name);
+        if existing.iter().all(|work| work.name != piece.name)
+            && let Some(work) = ctx.shared.works.store.get(&taken)
+        {
+            existing.push(self::existing(&work));
+        }
+    }
+    let owner_object = ctx.family.placements.get(placement);
+    let strategy = owner_object
+        .as_ref()
+        .and_then(|placement| placement.spec().strategy.as_ref());
+    let owner = Owner {
+        placement: &name,
+        binding: key.name(),
+        spec: binding.spec(),
+        index,
+        report_back: strategy.and_then(|strategy| strategy.report_back_strategy.as_ref()),
+        abandon: strategy.is_some_and(|s| {
+            let delete = s.delete_strategy.as_ref();
+            delete.is_some_and(|delete| delete.propagation_policy == DeletePropagationPolicy::Abandon)
+        }),
+    };
+    let plan: Plan = plan(&owner, rendering, &existing);
+    let clock = if plan.changes_content() {
+        ContentClock::Since(ctx.now())
+    } else {
+        // What this process has not changed while it knew the binding is as it was.
+        let known = ctx.work.clocks.lock().get(key).copied();
+        known.unwrap_or(ContentClock::Unknown)
+    };
+    ctx.work.clocks.lock().insert(key.clone(), clock);
+    let written = write::works(ctx, placement, cluster, &plan).await;
+    Ok(written.and(plan.failures.into_iter().next().map_or(Ok(()), Err)))
+}

@@ -1,0 +1,102 @@
+//! The end of a binding: its Works go first, and it waits until the last of them is gone.
+
+use fleet_api::{
+    annotations, finalizers,
+    names::ClusterName,
+    placement::{DeletePropagationPolicy, Scope},
+};
+use fleet_core::work::{Failure, removal};
+use fleet_runtime::{Key, queue::Next};
+use futures::future::join_all;
+use kube::{Resource as _, ResourceExt as _, core::object::HasSpec as _};
+use serde_json::json;
+
+use super::{own, write};
+use crate::{
+    cache::in_namespace,
+    placement::context::{Context, Error},
+    session::HeldWork,
+    writer::Part,
+};
+
+const OURS: [&str; 2] = [finalizers::WORK, finalizers::SCHEDULER_BINDING];
+
+pub(super) async fn pass<S: Scope>(
+    ctx: &Context<S>,
+    key: &Key,
+    placement: &Key,
+    binding: &S::Binding,
+    cluster: &ClusterName,
+) -> Result<Next, Error> {
+    ctx.started.lock().remove(key);
+    if !binding.finalizers().iter().any(|held| held == finalizers::WORK) {
+        return Ok(Next::Wait);
+    }
+    let works = own(ctx, key, cluster);
+    let owner = ctx.family.placements.get(placement);
+    let ending = owner
+        .as_ref()
+        .is_none_or(|owner| owner.meta().deletion_timestamp.is_some());
+    let abandon = match &owner {
+        Some(owner) => owner.spec().strategy.as_ref().is_some_and(|strategy| {
+            let delete = strategy.delete_strategy.as_ref();
+            delete.is_some_and(|delete| delete.propagation_policy == DeletePropagationPolicy::Abandon)
+        }),
+        // It is gone already; what it asked for is on its Works.
+        None => works.iter().any(|work| {
+            let value = work.annotations.get(annotations::DELETE_PROPAGATION);
+            value.is_some_and(|value| value == annotations::ABANDON)
+        }),
+    };
+    let gone = ctx.shared.members.get(&Key::cluster(cluster.as_str())).is_none();
+    let plan = removal(&works, abandon, ending, gone);
+    for (names, value) in [
+        (&plan.abandon, json!(annotations::ABANDON)),
+        (&plan.reclaim, json!(null)),
+    ] {
+        for name in names {
+            let work = in_namespace(&cluster.namespace(), name);
+            let patch = json!({ "metadata": { "annotations": { annotations::DELETE_PROPAGATION: value } } });
+            let body = |_: &HeldWork| Some(patch);
+            let store = &ctx.shared.works.store;
+            ctx.shared
+                .writer
+                .patch(store, &work, placement, Part::Object, body)
+                .await?;
+        }
+    }
+    let deletes = plan
+        .deletes
+        .iter()
+        .map(|name| write::delete(ctx, placement, cluster, name));
+    let answers: Result<Vec<()>, Failure> = join_all(deletes).await.into_iter().collect();
+    answers.map_err(|failure| Error::NotYet(failure.to_string()))?;
+    // Works that no member holds are gone with the answer.
+    if plan.drop_finalizer || own(ctx, key, cluster).is_empty() {
+        release(ctx, key, placement).await?;
+        if owner.is_none() {
+            ctx.work.renderings.forget(placement);
+        }
+    }
+    Ok(Next::Wait)
+}
+
+/// Both finalizers in one write: the scheduler has been woken by the deletion, and needs the binding no longer.
+async fn release<S: Scope>(ctx: &Context<S>, key: &Key, placement: &Key) -> Result<(), Error> {
+    let body = |found: &S::Binding| {
+        let ours = |held: &String| OURS.contains(&held.as_str());
+        let rest: Vec<_> = found.finalizers().iter().filter(|held| !ours(held)).collect();
+        (rest.len() < found.finalizers().len()).then(|| json!({ "metadata": { "finalizers": rest } }))
+    };
+    let bindings = &ctx.family.bindings;
+    if ctx
+        .shared
+        .writer
+        .patch(bindings, key, placement, Part::Object, body)
+        .await?
+        .is_some()
+    {
+        tracing::info!("Removed the binding");
+    }
+    Ok(())
+}

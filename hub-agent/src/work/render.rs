@@ -1,0 +1,117 @@
+//! Manifests for a binding's cluster, made once for all clusters on which the overrides do the same.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use fleet_api::placement::Scope;
+use fleet_core::{
+    overrides::{Cluster, Overrides},
+    work::{Failure, Group, Rendering, render as core},
+};
+use fleet_runtime::Key;
+use kube::{ResourceExt as _, core::object::HasSpec as _};
+use parking_lot::Mutex;
+
+use crate::{
+    cache::family::{beside, stored},
+    placement::context::{Context, key_of},
+};
+
+/// Renderings by placement, and there by class. Those of an older snapshot are dropped with the first of a newer one.
+#[derive(Default)]
+pub(super) struct Cache(Mutex<HashMap<Key, Placement>>);
+
+#[derive(Default)]
+struct Placement {
+    snapshot: String,
+    by_class: HashMap<String, Arc<Rendering>>,
+}
+
+/// What the binding's cluster gets, and the index of the snapshot that it comes from.
+pub(super) fn render<S: Scope>(
+    ctx: &Context<S>,
+    placement: &Key,
+    binding: &S::Binding,
+) -> Result<(Arc<Rendering>, String), Failure> {
+    let spec = binding.spec();
+    let name = key_of(placement).map_err(|error| Failure::Undecodable(error.to_string()))?;
+    let master = ctx
+        .family
+        .snapshots
+        .get(&beside(placement, &spec.resource_snapshot_name));
+    let master = master.ok_or(Failure::MasterMissing)?;
+    let all = ctx.family.snapshots_of.get(placement);
+    let group = Group::collect(&name, stored(&master), all.iter().map(stored))?;
+
+    let stores = &ctx.shared.overrides;
+    let mut wide = Vec::new();
+    for snapshot in &spec.cluster_resource_override_snapshots {
+        let found = stores.cluster_wide_snapshots.get(&Key::cluster(snapshot.as_str()));
+        wide.push((
+            snapshot,
+            found.ok_or_else(|| Failure::ClusterOverrideMissing(snapshot.clone()))?,
+        ));
+    }
+    let mut narrow = Vec::new();
+    for named in &spec.resource_override_snapshots {
+        let key = Key::namespaced(named.namespace.as_str(), named.name.as_str());
+        let found = stores.namespaced_snapshots.get(&key);
+        narrow.push((named, found.ok_or_else(|| Failure::OverrideMissing(key.to_string()))?));
+    }
+    let member = ctx.shared.members.get(&Key::cluster(spec.target_cluster.as_str()));
+    let none = BTreeMap::new();
+    let cluster = Cluster {
+        name: &spec.target_cluster,
+        labels: member
+            .as_ref()
+            .and_then(|m| m.metadata.labels.as_ref())
+            .unwrap_or(&none),
+    };
+    let overrides = Overrides::new(
+        cluster,
+        wide.iter().map(|(name, s)| (name.as_str(), &s.spec.override_spec)),
+        narrow
+            .iter()
+            .map(|(n, s)| (n.namespace.as_str(), n.name.as_str(), &s.spec.override_spec)),
+    )?;
+    let (class, snapshot) = (overrides.class(), master.uid().unwrap_or_default());
+    let index = group.index.to_owned();
+    if let Some(known) = ctx.work.renderings.get(placement, &snapshot, &class) {
+        return Ok((known, index));
+    }
+    let user = &ctx.shared.user;
+    let rendering = Arc::new(core(&name, &group, &overrides, &|object| {
+        user.is_cluster_scoped(object)
+    })?);
+    ctx.work.renderings.insert(placement, &snapshot, class, &rendering);
+    Ok((rendering, index))
+}
+
+impl Cache {
+    fn get(&self, placement: &Key, snapshot: &str, class: &str) -> Option<Arc<Rendering>> {
+        let cache = self.0.lock();
+        cache
+            .get(placement)
+            .filter(|known| known.snapshot == snapshot)?
+            .by_class
+            .get(class)
+            .cloned()
+    }
+
+    fn insert(&self, placement: &Key, snapshot: &str, class: String, rendering: &Arc<Rendering>) {
+        let mut cache = self.0.lock();
+        let known = cache.entry(placement.clone()).or_default();
+        if known.snapshot != snapshot {
+            snapshot.clone_into(&mut known.snapshot);
+            known.by_class.clear();
+        }
+        known.by_class.insert(class, rendering.clone());
+    }
+
+    /// Forgets a placement that is gone.
+    pub(super) fn forget(&self, placement: &Key) {
+        self.0.lock().remove(placement);
+    }
+}

@@ -1,0 +1,128 @@
+//! A binding's status: `RolloutStarted`, `Overridden`, `WorkSynchronized` and what the member says, in one write.
+
+use fleet_api::{
+    conditions::{self, binding::RolloutStarted},
+    names::ClusterName,
+    patch,
+    placement::{ApplyStrategyType, BindingState, BindingStatus, Scope, Work},
+};
+use fleet_core::work::{ContentClock, Existing, Failure, Progress, Subject, View, binding_status};
+use fleet_runtime::Key;
+use kube::{
+    Resource as _,
+    core::object::{HasSpec as _, HasStatus as _},
+};
+use serde_json::json;
+
+use crate::{
+    placement::context::{Context, Error},
+    writer::Part,
+};
+
+/// Writes the status that the binding should have, if it differs. It is made when the turn has come, so that a member
+/// that answers quickly saves a write.
+pub(super) async fn write<S: Scope>(
+    ctx: &Context<S>,
+    key: &Key,
+    placement: &Key,
+    cluster: &ClusterName,
+    failure: Option<&Failure>,
+) -> Result<(), Error> {
+    let current = ctx
+        .family
+        .bindings
+        .get(key)
+        .map(|binding| wanted::<S>(ctx, key, &binding, cluster, failure));
+    let Some(Some((before, after))) = current else {
+        return Ok(());
+    };
+    if before == after {
+        settle(ctx, key);
+        return Ok(());
+    }
+    let mut failed = None;
+    let body = |found: &S::Binding| {
+        let (before, after) = wanted::<S>(ctx, key, found, cluster, failure)?;
+        let patch = patch::between(&before, &after)
+            .map_err(|error| failed = Some(error))
+            .ok()??;
+        Some(json!({ "status": patch }))
+    };
+    let bindings = &ctx.family.bindings;
+    ctx.shared
+        .writer
+        .patch(bindings, key, placement, Part::Status, body)
+        .await?;
+    if let Some(error) = failed {
+        return Err(Error::Compare(key.to_string(), error));
+    }
+    settle(ctx, key);
+    Ok(())
+}
+
+/// After the first look nothing is unknown any more about the age of the content.
+fn settle<S: Scope>(ctx: &Context<S>, key: &Key) {
+    if let Some(clock) = ctx.work.clocks.lock().get_mut(key)
+        && *clock == ContentClock::Unknown
+    {
+        *clock = ContentClock::Unchanged;
+    }
+}
+
+/// The status as it is and as it should be.
+fn wanted<S: Scope>(
+    ctx: &Context<S>,
+    key: &Key,
+    binding: &S::Binding,
+    cluster: &ClusterName,
+    failure: Option<&Failure>,
+) -> Option<(BindingStatus, BindingStatus)> {
+    if binding.meta().deletion_timestamp.is_some() {
+        return None;
+    }
+    let (spec, now) = (binding.spec(), ctx.now());
+    let generation = binding.meta().generation.unwrap_or_default();
+    let before = binding.status().cloned().unwrap_or_default();
+    let mut previous = before.clone();
+    if spec.state == BindingState::Bound && !conditions::is_true(&before.conditions, RolloutStarted::TYPE, generation) {
+        if ctx.started.lock().get(key) != Some(&generation) {
+            // The binding was changed meanwhile; the rollout speaks first.
+            return None;
+        }
+        conditions::set(&mut previous.conditions, &RolloutStarted::Started, generation, now);
+    }
+    let held = ctx.shared.works.by_binding.get(key);
+    let namespace = cluster.namespace();
+    let works: Vec<Work> = held
+        .iter()
+        .filter(|work| work.metadata.namespace.as_ref() == Some(&namespace))
+        .filter(|work| work.metadata.deletion_timestamp.is_none())
+        .map(|work| work.without_manifests())
+        .collect();
+    let views: Vec<_> = works.iter().map(View::of).collect();
+    let answered = works.iter().any(|work| Existing::of(work).answered);
+    let progress = match failure {
+        Some(failure) => Progress::Failed(failure),
+        None if answered => Progress::Written(&views),
+        // Also after a restart: what was said of older Works is not said of these.
+        None => Progress::JustWritten,
+    };
+    let subject = Subject {
+        generation,
+        overridden: !spec.cluster_resource_override_snapshots.is_empty()
+            || !spec.resource_override_snapshots.is_empty(),
+        reports_diff: spec
+            .apply_strategy
+            .as_ref()
+            .is_some_and(|s| s.type_ == ApplyStrategyType::ReportDiff),
+        clock: ctx
+            .work
+            .clocks
+            .lock()
+            .get(key)
+            .copied()
+            .unwrap_or(ContentClock::Unknown),
+        previous: Some(&previous),
+    };
+    Some((before, binding_status(&subject, progress, now)))
+}

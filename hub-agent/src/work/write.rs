@@ -1,0 +1,141 @@
+//! Writes Works: creates and patches side by side, then what they replace is deleted.
+
+use fleet_api::{annotations, cluster::AgentType, names::ClusterName, placement::Scope};
+use fleet_core::work::{Agent, Failure, Patch, Plan, Wanted, starts_with_finalizer};
+use fleet_runtime::Key;
+use futures::future::join_all;
+use kube::ResourceExt as _;
+
+use crate::{
+    cache::in_namespace,
+    placement::context::Context,
+    session::HeldWork,
+    writer::{Part, WriteError},
+};
+
+/// Carries a plan out. The first failure is returned; the rest is written all the same.
+pub(super) async fn works<S: Scope>(
+    ctx: &Context<S>,
+    placement: &Key,
+    cluster: &ClusterName,
+    plan: &Plan,
+) -> Result<(), Failure> {
+    let creates = join_all(
+        plan.creates
+            .iter()
+            .map(|wanted| create(ctx, placement, cluster, wanted)),
+    );
+    let patches = join_all(plan.patches.iter().map(|change| patch(ctx, placement, cluster, change)));
+    let (made, changed) = futures::join!(creates, patches);
+    made.into_iter().chain(changed).collect::<Result<Vec<()>, Failure>>()?;
+    let deletes = plan.deletes.iter().map(|name| delete(ctx, placement, cluster, name));
+    join_all(deletes)
+        .await
+        .into_iter()
+        .collect::<Result<Vec<()>, Failure>>()?;
+    Ok(())
+}
+
+async fn create<S: Scope>(
+    ctx: &Context<S>,
+    placement: &Key,
+    cluster: &ClusterName,
+    wanted: &Wanted,
+) -> Result<(), Failure> {
+    let namespace = cluster.namespace();
+    let key = in_namespace(&namespace, &wanted.name);
+    let finalizer = has_agent(ctx, cluster);
+    let make = || Some(wanted.to_json(&namespace, finalizer));
+    let store = &ctx.shared.works.store;
+    match ctx
+        .shared
+        .writer
+        .create(store, &key, placement, make)
+        .await
+        .map_err(|error| refused(&error))?
+    {
+        Some(_) => {
+            tracing::info!(%cluster, work = wanted.name, "Created the Work");
+            Ok(())
+        }
+        // The cache is behind; the watch brings it, and with it the next look.
+        None => Err(Failure::Write(format!(
+            "works.placement.kubernetes-fleet.io {:?} already exists",
+            wanted.name
+        ))),
+    }
+}
+
+async fn patch<S: Scope>(
+    ctx: &Context<S>,
+    placement: &Key,
+    cluster: &ClusterName,
+    change: &Patch,
+) -> Result<(), Failure> {
+    let key = in_namespace(&cluster.namespace(), &change.wanted.name);
+    let body = |found: &HeldWork| {
+        // Reports move the version all the time and touch nothing of this: the newest one counts.
+        let change = Patch {
+            resource_version: found.resource_version(),
+            ..change.clone()
+        };
+        found.metadata.deletion_timestamp.is_none().then(|| change.to_json())
+    };
+    let store = &ctx.shared.works.store;
+    let written = ctx
+        .shared
+        .writer
+        .patch_raw(store, &key, placement, Part::Object, body)
+        .await;
+    if written.map_err(|error| refused(&error))?.is_some() {
+        tracing::info!(%cluster, work = change.wanted.name, "Changed the Work");
+    }
+    Ok(())
+}
+
+pub(super) async fn delete<S: Scope>(
+    ctx: &Context<S>,
+    placement: &Key,
+    cluster: &ClusterName,
+    name: &str,
+) -> Result<(), Failure> {
+    let key = in_namespace(&cluster.namespace(), name);
+    let store = &ctx.shared.works.store;
+    let uid = store.get(&key).and_then(|work| work.uid());
+    if ctx
+        .shared
+        .writer
+        .delete(store, &key, placement, uid.as_deref())
+        .await
+        .map_err(|error| refused(&error))?
+    {
+        tracing::info!(%cluster, work = name, "Deleted the Work");
+    }
+    Ok(())
+}
+
+fn refused(error: &WriteError) -> Failure {
+    Failure::Write(error.said())
+}
+
+/// Whether an agent is there that will take the cleanup finalizer off again.
+fn has_agent<S: Scope>(ctx: &Context<S>, cluster: &ClusterName) -> bool {
+    let internal = ctx
+        .shared
+        .internals
+        .get(&in_namespace(&cluster.namespace(), cluster.as_str()));
+    let member = ctx.shared.members.get(&Key::cluster(cluster.as_str()));
+    let beat = member.as_ref().and_then(|member| {
+        let agent = member.status.as_ref()?.agent(&AgentType::MemberAgent)?;
+        agent.last_received_heartbeat.as_ref().map(|time| time.0)
+    });
+    let agent = Agent {
+        session: internal
+            .as_ref()
+            .and_then(|internal| internal.annotations().get(annotations::MEMBER_SESSION))
+            .map(String::as_str),
+        last_heartbeat: beat,
+        leaving: member.is_none_or(|member| member.metadata.deletion_timestamp.is_some()),
+    };
+    starts_with_finalizer(&agent, ctx.shared.settings.unhealthy_threshold, ctx.now())
+}

@@ -1,0 +1,278 @@
+//! The writes of the placement pipeline: each waits for its turn, its body is made then, and its answer goes into the
+//! store, so that whoever acts next need not wait for the watch.
+//!
+//! Requests are made from paths and not through `Api`, because code that is generic over the scope cannot name one for
+//! namespaced kinds, and because a Work is written with manifests that the store does not keep.
+
+use std::{borrow::Cow, sync::Arc};
+
+use fleet_api::{patch, raw::RawJson};
+use fleet_runtime::{
+    Key,
+    cache::Store,
+    writes::{Lane, Target, Writes},
+};
+use http::Request;
+use kube::{
+    Client, Resource,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    core::Request as Path,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A kind that is written.
+pub(crate) trait Written: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static {}
+
+impl<K> Written for K where K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static {}
+
+/// A write that failed. Its pass is repeated with a growing delay.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {verb} {kind} {name}")]
+pub(crate) struct WriteError {
+    pub(crate) verb: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) source: kube::Error,
+}
+
+impl WriteError {
+    /// What the API server said, in its words.
+    pub(crate) fn said(&self) -> String {
+        match &self.source {
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Which part of an object is patched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Spec and metadata.
+    Object,
+    /// Status, of something small.
+    Status,
+    /// Status of a placement or run.
+    Rollup,
+}
+
+/// Writes for the pipeline. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    client: Client,
+    writes: Writes,
+    manager: &'static str,
+}
+
+/// The kind's name. The kinds written here have constant ones.
+fn kind<K: Written>() -> &'static str {
+    match K::kind(&()) {
+        Cow::Borrowed(kind) => kind,
+        Cow::Owned(_) => "object",
+    }
+}
+
+fn path<K: Written>(key: &Key) -> Path {
+    Path::new(K::url_path(&(), key.namespace()))
+}
+
+impl Writer {
+    pub(crate) fn new(client: Client, writes: Writes, manager: &'static str) -> Self {
+        Self {
+            client,
+            writes,
+            manager,
+        }
+    }
+
+    /// Creates an object; `make` is called when its turn has come. None if there was nothing to make any more, or if it
+    /// exists already: its name is derived, so a lost answer is the usual reason, and the watch shows what is there.
+    pub(crate) async fn create<K: Written>(
+        &self,
+        store: &Store<K>,
+        key: &Key,
+        group: &Key,
+        make: impl FnOnce() -> Option<serde_json::Result<RawJson>>,
+    ) -> Result<Option<Arc<K>>, WriteError> {
+        let params = PostParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PostParams::default()
+        };
+        let request = || {
+            let body = make()?.map_err(kube::Error::SerdeError);
+            Some(body.and_then(|body| {
+                let body = body.as_str().as_bytes().to_vec();
+                path::<K>(key).create(&params, body).map_err(kube::Error::BuildRequest)
+            }))
+        };
+        match self.send(Lane::Objects, kind::<K>(), key, group, request).await {
+            None => Ok(None),
+            Some(Ok(created)) => Ok(Some(store.wrote(created))),
+            Some(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => Ok(None),
+            Some(Err(source)) => Err(failed::<K>("create", key, source)),
+        }
+    }
+
+    /// Merge-patches the object as it is when its turn comes; `patch` gives none if there is nothing left to change.
+    pub(crate) async fn patch<K: Written>(
+        &self,
+        store: &Store<K>,
+        key: &Key,
+        group: &Key,
+        part: Part,
+        patch: impl FnOnce(&K) -> Option<Value>,
+    ) -> Result<Option<Arc<K>>, WriteError> {
+        let body = |found: &K| patch(found).map(|patch| Ok(RawJson::from(patch::pinned(patch, found))));
+        self.patch_raw(store, key, group, part, body).await
+    }
+
+    /// The same with a patch that is text already and names the version that it is based on.
+    pub(crate) async fn patch_raw<K: Written>(
+        &self,
+        store: &Store<K>,
+        key: &Key,
+        group: &Key,
+        part: Part,
+        patch: impl FnOnce(&K) -> Option<serde_json::Result<RawJson>>,
+    ) -> Result<Option<Arc<K>>, WriteError> {
+        let params = PatchParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let lane = match part {
+            Part::Object => Lane::Objects,
+            Part::Status => Lane::Status,
+            Part::Rollup => Lane::Rollup,
+        };
+        let request = || {
+            let body = patch(&*store.get(key)?)?.map_err(kube::Error::SerdeError);
+            Some(body.and_then(|body| {
+                let (to, merge) = (path::<K>(key), Patch::Merge(body));
+                let request = match part {
+                    Part::Object => to.patch(key.name(), &params, &merge),
+                    Part::Status | Part::Rollup => to.patch_subresource("status", key.name(), &params, &merge),
+                };
+                request.map_err(kube::Error::BuildRequest)
+            }))
+        };
+        match self.send::<K>(lane, kind::<K>(), key, group, request).await {
+            None => Ok(None),
+            Some(Ok(answer)) => Ok(Some(self.keep(store, key, answer))),
+            Some(Err(source)) if is_not_found(&source) => Ok(None),
+            Some(Err(source)) => Err(failed::<K>("patch", key, source)),
+        }
+    }
+
+    /// Removing the last finalizer of a deleting object answers with the object that is no more.
+    #[expect(clippy::unused_self, reason = "one of the writes")]
+    fn keep<K: Written>(&self, store: &Store<K>, key: &Key, answer: K) -> Arc<K> {
+        let meta = answer.meta();
+        if meta.deletion_timestamp.is_some() && meta.finalizers.as_ref().is_none_or(Vec::is_empty) {
+            store.deleted(key, meta.uid.as_deref());
+            Arc::new(answer)
+        } else {
+            store.wrote(answer)
+        }
+    }
+
+    /// Deletes an object if it is still the one with this uid. True if a request was sent and answered.
+    pub(crate) async fn delete<K: Written>(
+        &self,
+        store: &Store<K>,
+        key: &Key,
+        group: &Key,
+        uid: Option<&str>,
+    ) -> Result<bool, WriteError> {
+        let params = DeleteParams {
+            preconditions: uid.map(|uid| Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::background()
+        };
+        let target = Target::new(kind::<K>(), key.clone());
+        let answer = self.writes.write(Lane::Objects, target, group, || {
+            // Nothing that is going or gone by now is deleted again.
+            store
+                .get(key)
+                .filter(|found| found.meta().deletion_timestamp.is_none())?;
+            let request = path::<K>(key)
+                .delete(key.name(), &params)
+                .map_err(kube::Error::BuildRequest);
+            Some(async move { self.client.request_status::<K>(request?).await })
+        });
+        match answer.await {
+            None => Ok(false),
+            Some(Ok(answer)) => {
+                match answer.left() {
+                    Some(object) if has_finalizers(&object) => _ = store.wrote(object),
+                    _ => store.deleted(key, uid),
+                }
+                Ok(true)
+            }
+            Some(Err(source)) if is_not_found(&source) => Ok(true),
+            Some(Err(source)) => Err(failed::<K>("delete", key, source)),
+        }
+    }
+
+    /// Deletes everything of a kind with these labels, in one request. The watch tells what became of each.
+    pub(crate) async fn delete_all<K: Written>(
+        &self,
+        namespace: Option<&str>,
+        labels: &str,
+        group: &Key,
+    ) -> Result<(), WriteError> {
+        let key = match namespace {
+            Some(namespace) => Key::namespaced(namespace, labels),
+            None => Key::cluster(labels),
+        };
+        let (params, list) = (DeleteParams::background(), ListParams::default().labels(labels));
+        let request = || {
+            let path = Path::new(K::url_path(&(), namespace));
+            Some(
+                path.delete_collection(&params, &list)
+                    .map_err(kube::Error::BuildRequest),
+            )
+        };
+        let answer = self.send::<serde::de::IgnoredAny>(Lane::Objects, kind::<K>(), &key, group, request);
+        match answer.await {
+            Some(Err(source)) => Err(failed::<K>("delete all", &key, source)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        lane: Lane,
+        kind: &'static str,
+        key: &Key,
+        group: &Key,
+        request: impl FnOnce() -> Option<kube::Result<Request<Vec<u8>>>>,
+    ) -> Option<kube::Result<T>> {
+        let body = || {
+            let request = request()?;
+            Some(async move { self.client.request::<T>(request?).await })
+        };
+        self.writes
+            .write(lane, Target::new(kind, key.clone()), group, body)
+            .await
+    }
+}
+
+fn failed<K: Written>(verb: &'static str, key: &Key, source: kube::Error) -> WriteError {
+    WriteError {
+        verb,
+        kind: kind::<K>(),
+        name: key.to_string(),
+        source,
+    }
+}
+
+fn has_finalizers<K: Resource>(object: &K) -> bool {
+    object.meta().finalizers.as_ref().is_some_and(|list| !list.is_empty())
+}
+
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
