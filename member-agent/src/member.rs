@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    applier::{Applier, Nothing},
+    applier::{Applier, Applying},
     health,
     hub::{
         client as hub_client,
@@ -79,7 +79,7 @@ struct Member {
     instance_id: String,
     seen: watch::Receiver<Seen>,
     outgoing: Arc<Outgoing>,
-    applier: Arc<dyn Applier>,
+    applier: Arc<Applying>,
     session: Check,
     measures: Measures,
     clock: Clock,
@@ -128,8 +128,18 @@ pub async fn run(
     let cluster = settings.cluster.clone();
     tasks.spawn_forever(
         "hub watch",
-        until(&stop, membership::watch(store.clone(), hub, cluster.clone())),
+        until(&stop, membership::watch(store.clone(), hub.clone(), cluster.clone())),
     );
+    let outgoing = Arc::new(Outgoing::default());
+    let applier = Arc::new(Applying::new(
+        cluster.clone(),
+        hub,
+        &client,
+        outgoing.clone(),
+        &options.applier,
+        &metrics,
+        clock.clone(),
+    ));
     let following = membership::follow(store, cluster, seen_sender, health.check("hub-watch"), measures.clone());
     tasks.spawn_forever("membership", until(&stop, following));
 
@@ -143,8 +153,8 @@ pub async fn run(
         identity,
         instance_id: format!("{:032x}", fastrand::u128(..)),
         seen,
-        outgoing: Arc::new(Outgoing::default()),
-        applier: Nothing::applier(),
+        outgoing,
+        applier,
         session,
         measures,
         clock,
@@ -165,6 +175,7 @@ impl Member {
         let (period_sender, period) = watch::channel(self.seen.borrow().period());
         let cluster = Arc::new(self.cluster());
         let collector = self.collector(&cluster);
+        let applier: Arc<dyn Applier> = self.applier.clone();
         let speaking = async {
             let cluster_uid = cluster_uid(&self.client, &self.session).await;
             let context = session::Context {
@@ -179,7 +190,7 @@ impl Member {
                 properties,
                 beat: beat.clone(),
                 outgoing: self.outgoing.clone(),
-                applier: self.applier.clone(),
+                applier: applier.clone(),
                 barred,
                 check: self.session.clone(),
                 measures: self.measures.clone(),
@@ -190,11 +201,12 @@ impl Member {
         // Heap, not stack: each is kilobytes of state.
         tokio::select! {
             () = term.token().cancelled() => {}
-            () = Box::pin(membership::run(self.seen.clone(), barred_seen, self.applier.clone(), phase_sender)) => {}
+            () = Box::pin(membership::run(self.seen.clone(), barred_seen, applier.clone(), phase_sender)) => {}
             () = Box::pin(health::run(self.client.clone(), period, health_sender)) => {}
             () = Box::pin(cluster.run(self.client.clone())) => {}
             () = Box::pin(properties::run(collector, cluster.changed(), beat.clone(), self.clock.clone(), report_sender)) => {}
             () = Box::pin(follow_period(self.seen.clone(), period_sender)) => {}
+            () = Box::pin(self.applier.clone().run(term.token().clone())) => {}
             () = Box::pin(speaking) => {}
         }
         // The next leader may start as soon as we return.
