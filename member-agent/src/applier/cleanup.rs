@@ -5,19 +5,22 @@ use std::time::Duration;
 use fleet_api::{events::WorkEvent, placement::AppliedWork};
 use fleet_core::{
     apply::{
-        deletion::{AppliedWorkView, CleanUp, Ending, HubNamespace, clean_up},
+        deletion::{AppliedWorkView, CleanUp, Ending, HubNamespace, Propagation, clean_up},
         owners::Owner,
     },
     session::seen::Subject,
 };
 use fleet_proto::convert::{Blocker, CleanupProgress, ManifestIdentifier, MemberMessage};
 use fleet_runtime::queue::Next;
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Applying, Failure, leftovers,
+    Applying, Failure,
+    json::uid,
+    leftovers,
     objects::{Found, Place},
     owners,
     round::reference,
@@ -28,6 +31,8 @@ use super::{
 const PAUSE: Duration = Duration::from_secs(5);
 /// How often a deletion that does not get on is looked at.
 const STUCK: Duration = Duration::from_secs(30);
+/// Objects at the same time.
+const AT_ONCE: usize = 8;
 /// Blockers that are named.
 const BLOCKERS_MAX: usize = 10;
 
@@ -69,7 +74,14 @@ impl Applying {
                     if matches!(after.0, AppliedWorkView::Present { .. }) {
                         return Ok(Next::At(Instant::now() + PAUSE));
                     }
-                    seen = after;
+                    if let (Propagation::Foreground, AppliedWorkView::Terminating { .. }, Some(object)) =
+                        (propagation, &after.0, &after.1)
+                    {
+                        self.hasten(work, object).await;
+                        seen = self.owners.read(work.name()).await;
+                    } else {
+                        seen = after;
+                    }
                 }
                 CleanUp::AwaitOwner { help_at } => {
                     // Its watch wakes us; the time is for when it does not go.
@@ -91,6 +103,41 @@ impl Applying {
                 }
             }
         }
+    }
+
+    /// Deletes what only the AppliedWork owns, as the garbage collector is about to: it may take its time, above all
+    /// with kinds that are new to it. What fails is left to it.
+    async fn hasten(&self, work: &Seen, object: &AppliedWork) {
+        let owner = Owner {
+            name: work.name().to_owned(),
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+        };
+        let inventory = owners::inventory(object).unwrap_or_default();
+        self.kinds.learn(inventory.entries.iter().map(leftovers::gvk)).await;
+        let owner = &owner;
+        stream::iter(&inventory.entries)
+            .for_each_concurrent(AT_ONCE, |entry| async move {
+                let Ok(kind) = self.kinds.find(&leftovers::gvk(entry)) else {
+                    return;
+                };
+                let place = Place {
+                    kind,
+                    namespace: entry.id.namespace.clone(),
+                    name: entry.id.name.clone(),
+                };
+                if let Found::Object(live) = self.objects.get(&place).await
+                    && owner.owns(&live)
+                    && !owner.shares(&live)
+                    && let Err(refusal) = self.objects.delete_foreground(&place, uid(&live)).await
+                {
+                    tracing::debug!(
+                        object = leftovers::describe(entry),
+                        error = refusal.text,
+                        "Left to the collector"
+                    );
+                }
+            })
+            .await;
     }
 
     /// Frees an AppliedWork that waits for owners that will never go, and says what else it waits for.

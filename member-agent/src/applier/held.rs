@@ -1,6 +1,9 @@
 //! What is remembered of each Work between rounds. All of it can be found out again.
 
-use fleet_api::{conditions::manifest::Available, placement::WorkResourceIdentifier};
+use fleet_api::{
+    conditions::manifest::{ApplyFailure, Available},
+    placement::WorkResourceIdentifier,
+};
 use fleet_core::{
     apply::{
         backoff::Overwrites,
@@ -31,6 +34,8 @@ pub(super) struct Held {
     /// By place in the Work.
     pub(super) kept: Vec<Kept>,
     pub(super) quiet: Quiet,
+    /// When to look again although nothing happened.
+    pub(super) due: Option<Instant>,
     /// When everything was last looked at.
     pub(super) full_at: Option<Instant>,
 }
@@ -86,6 +91,25 @@ impl Kept {
 
     pub(super) fn key(&self) -> Option<ObjectKey> {
         ObjectKey::of(&self.id)
+    }
+
+    /// Whether this cluster did not know its kind.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self.verdict, Verdict::Failed(ApplyFailure::UnknownKind { .. }))
+    }
+
+    /// Whether it can be looked at by itself: it names an object, and no other manifest names the same.
+    pub(super) fn is_workable(&self) -> bool {
+        let hopeless = matches!(
+            self.verdict,
+            Verdict::Failed(
+                ApplyFailure::UnknownKind { .. }
+                    | ApplyFailure::Duplicated
+                    | ApplyFailure::GenerateName
+                    | ApplyFailure::NotAnObject { .. }
+            )
+        );
+        !hopeless
     }
 
     /// Whether nothing is to be done until something happens.

@@ -210,7 +210,16 @@ impl Objects {
 
     /// Deletes the object, if it still is the one with this uid. That it is gone, or another one, is success.
     pub(super) async fn delete(&self, place: &Place, uid: &str) -> Result<(), Refusal> {
-        let params = DeleteParams::default().preconditions(Preconditions {
+        self.delete_with(place, uid, DeleteParams::default()).await
+    }
+
+    /// The same, and what it owns goes first.
+    pub(super) async fn delete_foreground(&self, place: &Place, uid: &str) -> Result<(), Refusal> {
+        self.delete_with(place, uid, DeleteParams::foreground()).await
+    }
+
+    async fn delete_with(&self, place: &Place, uid: &str, params: DeleteParams) -> Result<(), Refusal> {
+        let params = params.preconditions(Preconditions {
             uid: Some(uid.to_owned()),
             resource_version: None,
         });

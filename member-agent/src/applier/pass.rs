@@ -1,6 +1,6 @@
 //! One pass over a Work: whether it may be touched, and what of it has to be looked at.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use fleet_api::{
     events::{Event as _, EventType, WorkEvent},
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::{
     Applying, Failure,
-    held::{Held, Said},
+    held::{Held, Kept, Said},
     owners, report,
     round::{Scope, reference},
     works::{self, Seen},
@@ -135,7 +135,12 @@ impl Applying {
 
     /// A round over what has to be looked at.
     async fn again(&self, work: &Seen, mut held: Held) -> Result<Next, Failure> {
-        let scope = self.scope(work, &held);
+        let Some(scope) = self.scope(work, &held) else {
+            // The echo of an own write.
+            let next = held.due.map_or(Next::Wait, Next::At);
+            self.held.lock().insert(work.name().to_owned(), held);
+            return Ok(next);
+        };
         let owner = Owner {
             name: work.name().to_owned(),
             uid: held.owner_uid.clone(),
@@ -146,30 +151,34 @@ impl Applying {
         Ok(next)
     }
 
-    fn scope(&self, work: &Seen, held: &Held) -> Scope {
+    /// What has to be looked at; none if nothing has.
+    fn scope(&self, work: &Seen, held: &Held) -> Option<Scope> {
         let changed = self.watches.take_changed(work.name());
         let longest = Duration::from_secs_f64(self.delays.fast_max_secs);
         let fresh = held.full_at.is_some_and(|at| at.elapsed() < longest);
         if !fresh {
-            return Scope::All;
+            return Some(Scope::All);
+        }
+        let asked = self.again.lock().contains(work.name());
+        let timer = held.due.is_none_or(|due| due <= Instant::now());
+        if changed.is_empty() && !asked && !timer {
+            return None;
         }
         let now = self.clock.now();
         let due = |until: Option<Timestamp>| until.is_some_and(|until| until <= now);
-        // Something happened, or somebody asks: then the rest is as it was. Otherwise the time has come to look at what
-        // is not well.
-        let timer = changed.is_empty() && !self.again.lock().contains(work.name());
         let defined = changed.iter().any(|key| key.kind == "CustomResourceDefinition");
-        let places = held.kept.iter().enumerate().filter(|(_, kept)| {
-            let touched = kept.key().is_some_and(|key| changed.contains(&key));
-            let unknown = defined && kept.id.resource.is_empty();
-            touched || unknown || due(kept.until) || timer && !kept.is_settled()
-        });
-        let places: BTreeSet<usize> = places.map(|(at, _)| at).collect();
-        // What is unknown is not watched yet; a round over everything begins that.
-        if defined && places.iter().any(|at| held.kept[*at].id.resource.is_empty()) {
-            return Scope::All;
+        // What is unknown is neither written down nor watched yet; a round over everything begins that.
+        if (defined || timer) && held.kept.iter().any(Kept::is_unknown) {
+            return Some(Scope::All);
         }
-        Scope::Some(places)
+        let places = held.kept.iter().enumerate().filter(|(_, kept)| {
+            if !kept.is_workable() {
+                return false;
+            }
+            let touched = kept.key().is_some_and(|key| changed.contains(&key));
+            touched || due(kept.until) || timer && !kept.is_settled()
+        });
+        Some(Scope::Some(places.map(|(at, _)| at).collect()))
     }
 
     /// Whether the hub was told about this generation already.

@@ -407,7 +407,9 @@ impl Applying {
         let now = self.clock.now();
         let held_until = held.kept.iter().filter_map(|kept| kept.until).min();
         let delay = held_until.map_or(delay, |until| delay.min(until.duration_since(now)));
-        Next::At(Instant::now() + Duration::try_from(delay).unwrap_or_default())
+        let due = Instant::now() + Duration::try_from(delay).unwrap_or_default();
+        held.due = Some(due);
+        Next::At(due)
     }
 }
 
