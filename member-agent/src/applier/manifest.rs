@@ -115,7 +115,7 @@ pub(super) async fn carry_out(tools: Tools<'_>, job: Job<'_>) -> Done {
             api: "the object changes faster than it can be applied".to_owned(),
         })
     });
-    finish(job, so_far, verdict, until)
+    finish(&job, so_far, verdict, until)
 }
 
 /// Carries out a step; a verdict if it was the last.
@@ -254,7 +254,7 @@ fn note_overwrite(job: &Job<'_>, so_far: &mut Progress) {
     }
 }
 
-fn finish(job: Job<'_>, so_far: Progress, verdict: Verdict, until: Option<Timestamp>) -> Done {
+fn finish(job: &Job<'_>, so_far: Progress, verdict: Verdict, until: Option<Timestamp>) -> Done {
     let live = so_far.live.object();
     let id = job.id;
     let available = live

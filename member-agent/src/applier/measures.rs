@@ -18,6 +18,7 @@ pub(super) struct Measures {
     manifests: Family<ManifestLabels, Counter>,
 }
 
+#[allow(clippy::struct_field_names, reason = "the labels that existing dashboards know")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WorkLabels {
     apply_status: String,
@@ -25,6 +26,7 @@ struct WorkLabels {
     diff_reporting_status: String,
 }
 
+#[allow(clippy::struct_field_names, reason = "the labels that existing dashboards know")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ManifestLabels {
     apply_status: String,

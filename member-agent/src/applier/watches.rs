@@ -309,13 +309,12 @@ async fn follow(
     running: &channel::Sender<bool>,
 ) -> Result<(), Failure> {
     let resumed = from.is_some();
-    let mut version = match from.take() {
-        Some(version) => version,
-        None => {
-            // One object is enough to learn the version of the whole.
-            let list = answered(api.list_metadata(&ListParams::default().limit(1))).await?;
-            list.metadata.resource_version.unwrap_or_default()
-        }
+    let mut version = if let Some(version) = from.take() {
+        version
+    } else {
+        // One object is enough to learn the version of the whole.
+        let list = answered(api.list_metadata(&ListParams::default().limit(1))).await?;
+        list.metadata.resource_version.unwrap_or_default()
     };
     let params = WatchParams {
         timeout: Some(WATCH_SECS),
