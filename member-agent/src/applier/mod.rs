@@ -29,6 +29,8 @@ mod pass;
 mod report;
 mod round;
 mod rules;
+#[cfg(test)]
+mod tests;
 mod watches;
 mod works;
 
