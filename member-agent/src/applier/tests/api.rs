@@ -145,7 +145,8 @@ impl State {
 
     fn tell(&mut self, path: &str, what: &str, object: &Value) {
         let kind = plural(path.rsplit_once('/').unwrap_or_default().0).to_owned();
-        let line = Bytes::from(format!("{}\n", json!({"type": what, "object": object})));
+        // The type first, as real ones write it: what follows need not be buffered then.
+        let line = Bytes::from(format!("{{\"type\":\"{what}\",\"object\":{object}}}\n"));
         self.watchers
             .retain(|(plural, sender)| *plural != kind || sender.send(line.clone()).is_ok());
     }
