@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    applier::{Applier, Nothing},
+    applier::{Applier, Applying},
     health,
     hub::{
         client as hub_client,
@@ -79,7 +79,7 @@ struct Member {
     instance_id: String,
     seen: watch::Receiver<Seen>,
     outgoing: Arc<Outgoing>,
-    applier: Arc<dyn Applier>,
+    applier: Arc<Applying>,
     session: Check,
     measures: Measures,
     clock: Clock,
@@ -126,12 +126,22 @@ pub async fn run(
     let (seen_sender, seen) = watch::channel(Seen::NotYet);
     let store = membership::store();
     let cluster = settings.cluster.clone();
-    let (source, watched, name) = (credential.clone(), store.clone(), cluster.clone());
+    let (source, watched, name, hub_watch) = (credential.clone(), store.clone(), cluster.clone(), hub.clone());
     let watching = async move {
         first_token(&source).await;
-        membership::watch(watched, hub, name).await;
+        membership::watch(watched, hub_watch, name).await;
     };
     tasks.spawn_forever("hub watch", until(&stop, watching));
+    let outgoing = Arc::new(Outgoing::default());
+    let applier = Arc::new(Applying::new(
+        cluster.clone(),
+        hub,
+        &client,
+        outgoing.clone(),
+        &options.applier,
+        &metrics,
+        clock.clone(),
+    ));
     let following = membership::follow(store, cluster, seen_sender, health.check("hub-watch"), measures.clone());
     tasks.spawn_forever("membership", until(&stop, following));
 
@@ -145,8 +155,8 @@ pub async fn run(
         identity,
         instance_id: format!("{:032x}", fastrand::u128(..)),
         seen,
-        outgoing: Arc::new(Outgoing::default()),
-        applier: Nothing::applier(),
+        outgoing,
+        applier,
         session,
         measures,
         clock,
@@ -167,6 +177,7 @@ impl Member {
         let (period_sender, period) = watch::channel(self.seen.borrow().period());
         let cluster = Arc::new(self.cluster());
         let collector = self.collector(&cluster);
+        let applier: Arc<dyn Applier> = self.applier.clone();
         let speaking = async {
             let cluster_uid = cluster_uid(&self.client, &self.session).await;
             let context = session::Context {
@@ -181,7 +192,7 @@ impl Member {
                 properties,
                 beat: beat.clone(),
                 outgoing: self.outgoing.clone(),
-                applier: self.applier.clone(),
+                applier: applier.clone(),
                 barred,
                 check: self.session.clone(),
                 measures: self.measures.clone(),
@@ -192,11 +203,12 @@ impl Member {
         // Heap, not stack: each is kilobytes of state.
         tokio::select! {
             () = term.token().cancelled() => {}
-            () = Box::pin(membership::run(self.seen.clone(), barred_seen, self.applier.clone(), phase_sender)) => {}
+            () = Box::pin(membership::run(self.seen.clone(), barred_seen, applier.clone(), phase_sender)) => {}
             () = Box::pin(health::run(self.client.clone(), period, health_sender)) => {}
             () = Box::pin(cluster.run(self.client.clone())) => {}
             () = Box::pin(properties::run(collector, cluster.changed(), beat.clone(), self.clock.clone(), report_sender)) => {}
             () = Box::pin(follow_period(self.seen.clone(), period_sender)) => {}
+            () = Box::pin(self.applier.clone().run(term.token().clone())) => {}
             () = Box::pin(speaking) => {}
         }
         // The next leader may start as soon as we return.

@@ -33,6 +33,44 @@ pub struct AppliedWorkStatus {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub applied_resources: Vec<AppliedResource>,
+    /// Everything that may exist because of the Work, written down before it is made. Only the member agent reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inventory: Option<AppliedWorkInventory>,
+}
+
+/// What may exist because of a Work, and the attempt that was last written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppliedWorkInventory {
+    /// UID of the Work that was last attempted.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub work_uid: String,
+    /// Its generation.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub generation: i64,
+    /// Digest of its spec, since a hub restored from a backup counts its generations again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub spec_digest: String,
+    /// The objects.
+    #[serde(
+        default,
+        deserialize_with = "lenient::null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub entries: Vec<InventoryEntry>,
+}
+
+/// An object that may exist because of a Work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InventoryEntry {
+    /// The object.
+    #[serde(flatten)]
+    pub resource: AppliedResource,
+    /// `Intended`: it may exist. `Owned`: it was applied or taken over.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state: String,
 }
 
 /// An object that was applied.

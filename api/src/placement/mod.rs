@@ -27,7 +27,9 @@ mod update_run;
 mod update_strategy;
 mod work;
 
-pub use applied_work::{AppliedResource, AppliedWork, AppliedWorkSpec, AppliedWorkStatus};
+pub use applied_work::{
+    AppliedResource, AppliedWork, AppliedWorkInventory, AppliedWorkSpec, AppliedWorkStatus, InventoryEntry,
+};
 pub use approval::{ApprovalRequest, ApprovalRequestSpec, ApprovalRequestStatus, ClusterApprovalRequest};
 pub use binding::{
     BindingSpec, BindingState, BindingStatus, ClusterDecision, ClusterResourceBinding, ClusterScore, ResourceBinding,

@@ -3,6 +3,7 @@
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 use clap::{ArgAction, Args};
+use fleet_core::apply::requeue::Delays;
 use fleet_runtime::options::go_bool;
 
 /// How Works are applied, and how patiently.
@@ -72,6 +73,23 @@ pub struct ApplierArgs {
 }
 
 impl ApplierArgs {
+    /// When to look at a Work again although nothing happened.
+    pub fn delays(&self) -> Delays {
+        let attempts = self.work_applier_requeue_rate_limiter_attempts_with_fixed_delay;
+        Delays {
+            fixed_attempts: u32::try_from(attempts).unwrap_or(1),
+            fixed_secs: self.work_applier_requeue_rate_limiter_fixed_delay_seconds,
+            slow_initial_secs: self.work_applier_requeue_rate_limiter_initial_slow_backoff_delay_seconds,
+            slow_base: self.work_applier_requeue_rate_limiter_exponential_base_for_slow_backoff,
+            slow_max_secs: self.work_applier_requeue_rate_limiter_max_slow_backoff_delay_seconds,
+            fast_base: self.work_applier_requeue_rate_limiter_exponential_base_for_fast_backoff,
+            fast_max_secs: self.work_applier_requeue_rate_limiter_max_fast_backoff_delay_seconds,
+            skip_to_fast: self
+                .work_applier_requeue_rate_limiter_skip_to_fast_backoff_for_available_or_diff_reported_work_objs,
+        }
+        .valid()
+    }
+
     /// Checks what one flag cannot say about itself.
     pub(super) fn validate(&self) -> Result<(), String> {
         let initial_slow = self.work_applier_requeue_rate_limiter_initial_slow_backoff_delay_seconds;

@@ -102,7 +102,7 @@ impl Outgoing {
     }
 
     /// What to send next under `seq`, and whether it will be answered: the cluster first, then Works, then Events.
-    pub(super) fn next(&self, seq: u64, now: Timestamp, window_open: bool) -> Option<(MemberMessage, bool)> {
+    pub(crate) fn next(&self, seq: u64, now: Timestamp, window_open: bool) -> Option<(MemberMessage, bool)> {
         let mut boxes = self.boxes.lock();
         if window_open {
             if let Some((_, report)) = boxes.cluster.next(seq, now) {
@@ -126,7 +126,7 @@ impl Outgoing {
     }
 
     /// The hub answered.
-    pub(super) fn answered(&self, seq: u64, outcome: Outcome, now: Timestamp) -> Settled {
+    pub(crate) fn answered(&self, seq: u64, outcome: Outcome, now: Timestamp) -> Settled {
         let mut boxes = self.boxes.lock();
         match boxes.cluster.answered(seq, outcome, now) {
             Settled::Stray => boxes.works.answered(seq, outcome, now),

@@ -314,6 +314,11 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             .await;
     }
 
+    /// How far the watch has come; 0 if it has not begun.
+    pub fn progress(&self) -> u64 {
+        *self.0.progress.borrow()
+    }
+
     /// How the watch is doing, to be watched for readiness.
     pub fn state(&self) -> channel::Receiver<State> {
         self.0.state.subscribe()

@@ -1,0 +1,239 @@
+//! The end of a Work: what it brought is removed, and the hub is told when nothing is left.
+
+use std::time::Duration;
+
+use fleet_api::{events::WorkEvent, placement::AppliedWork};
+use fleet_core::{
+    apply::{
+        deletion::{AppliedWorkView, CleanUp, Ending, HubNamespace, Propagation, clean_up},
+        owners::Owner,
+    },
+    session::seen::Subject,
+};
+use fleet_proto::convert::{Blocker, CleanupProgress, ManifestIdentifier, MemberMessage};
+use fleet_runtime::queue::Next;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use tokio::time::{Instant, timeout};
+
+use super::{
+    Applying, Failure,
+    json::uid,
+    leftovers,
+    objects::{Found, Place},
+    owners,
+    round::reference,
+    works::Seen,
+};
+
+/// How long a pause lasts that no event ends.
+const PAUSE: Duration = Duration::from_secs(5);
+/// How often a deletion that does not get on is looked at.
+const STUCK: Duration = Duration::from_secs(30);
+/// Objects at the same time.
+const AT_ONCE: usize = 8;
+/// Blockers that are named.
+const BLOCKERS_MAX: usize = 10;
+
+impl Applying {
+    /// Takes the clean-up of a Work as far as it goes. Called with no round of this Work under way.
+    pub(super) async fn clean_up(
+        &self,
+        work: &Seen,
+        mut seen: (AppliedWorkView, Option<AppliedWork>),
+    ) -> Result<Next, Failure> {
+        // Read for each attempt: a namespace that goes is no order to remove anything.
+        let namespace = self.hub_namespace().await;
+        loop {
+            let (view, object) = &seen;
+            let now = self.clock.now();
+            let step = clean_up(&Ending {
+                joined: self.gate.is_open(),
+                round_in_flight: false,
+                work: work.view(),
+                namespace,
+                applied_work: view,
+                help_after: self.help_after,
+                now,
+            });
+            match step {
+                CleanUp::Nothing => {
+                    self.drop_memory(work.name());
+                    return Ok(Next::Wait);
+                }
+                CleanUp::Pause(why) => {
+                    tracing::info!(work = work.name(), ?why, "Clean-up pauses");
+                    return Ok(Next::At(Instant::now() + PAUSE));
+                }
+                CleanUp::DeleteOwner { uid, propagation } => {
+                    tracing::info!(work = work.name(), ?propagation, "Removing what the Work brought");
+                    self.owners.delete(work.name(), &uid, propagation).await?;
+                    let after = self.owners.read(work.name()).await;
+                    // Not deleted although accepted: leave it to the next pass instead of asking without a pause.
+                    if matches!(after.0, AppliedWorkView::Present { .. }) {
+                        return Ok(Next::At(Instant::now() + PAUSE));
+                    }
+                    if let (Propagation::Foreground, AppliedWorkView::Terminating { .. }, Some(object)) =
+                        (propagation, &after.0, &after.1)
+                    {
+                        self.hasten(work, object).await;
+                        seen = self.owners.read(work.name()).await;
+                    } else {
+                        seen = after;
+                    }
+                }
+                CleanUp::AwaitOwner { help_at } => {
+                    // Its watch wakes us; the time is for when it does not go.
+                    let wait = Duration::try_from(help_at.duration_since(now)).unwrap_or_default();
+                    return Ok(Next::At(Instant::now() + wait));
+                }
+                CleanUp::Help => {
+                    if let Some(object) = object {
+                        self.help(work, object).await;
+                    }
+                    return Ok(Next::At(Instant::now() + STUCK));
+                }
+                CleanUp::Complete => {
+                    tracing::info!(work = work.name(), "Nothing is left of the Work");
+                    self.drop_memory(work.name());
+                    let message = MemberMessage::CleanupComplete(reference(work));
+                    self.outgoing.report(Subject::Cleanup(work.name().to_owned()), message);
+                    return Ok(Next::Wait);
+                }
+            }
+        }
+    }
+
+    /// Deletes what only the AppliedWork owns, as the garbage collector is about to: it may take its time, above all
+    /// with kinds that are new to it. What fails is left to it.
+    async fn hasten(&self, work: &Seen, object: &AppliedWork) {
+        let owner = Owner {
+            name: work.name().to_owned(),
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+        };
+        let inventory = owners::inventory(object).unwrap_or_default();
+        self.kinds.learn(inventory.entries.iter().map(leftovers::gvk)).await;
+        let owner = &owner;
+        stream::iter(&inventory.entries)
+            .for_each_concurrent(AT_ONCE, |entry| async move {
+                let Ok(kind) = self.kinds.find(&leftovers::gvk(entry)) else {
+                    return;
+                };
+                let place = Place {
+                    kind,
+                    namespace: entry.id.namespace.clone(),
+                    name: entry.id.name.clone(),
+                };
+                if let Found::Object(live) = self.objects.get(&place).await
+                    && owner.owns(&live)
+                    && !owner.shares(&live)
+                    && let Err(refusal) = self.objects.delete_foreground(&place, uid(&live)).await
+                {
+                    tracing::debug!(
+                        object = leftovers::describe(entry),
+                        error = refusal.text,
+                        "Left to the collector"
+                    );
+                }
+            })
+            .await;
+    }
+
+    /// Frees an AppliedWork that waits for owners that will never go, and says what else it waits for.
+    async fn help(&self, work: &Seen, object: &AppliedWork) {
+        let owner = Owner {
+            name: work.name().to_owned(),
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+        };
+        let inventory = owners::inventory(object).unwrap_or_default();
+        self.kinds.learn(inventory.entries.iter().map(leftovers::gvk)).await;
+        let mut blockers = Vec::new();
+        let mut remaining = 0;
+        for entry in &inventory.entries {
+            let Ok(kind) = self.kinds.find(&leftovers::gvk(entry)) else {
+                continue;
+            };
+            let place = Place {
+                kind,
+                namespace: entry.id.namespace.clone(),
+                name: entry.id.name.clone(),
+            };
+            let reason = match self.objects.get(&place).await {
+                Found::Object(live) if owner.owns(&live) => match owner.unblocked(&live) {
+                    Some(freed) => match self.objects.replace(&place, &freed).await {
+                        Ok(_) => continue,
+                        Err(refusal) => refusal.text,
+                    },
+                    None => finalizers(&live),
+                },
+                Found::Failed(error) => error,
+                Found::Object(_) | Found::Absent => continue,
+            };
+            remaining += 1;
+            if blockers.len() < BLOCKERS_MAX {
+                blockers.push((leftovers::describe(entry), entry, reason));
+            }
+        }
+        let Some((first, ..)) = blockers.first() else { return };
+        let first = first.clone();
+        tracing::warn!(work = work.name(), remaining, first, "Clean-up does not get on");
+        self.announce(work, &WorkEvent::CleanupStuck { remaining, first });
+        let progress = CleanupProgress {
+            work: reference(work),
+            since: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+            remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+            blockers: blockers
+                .into_iter()
+                .map(|(_, entry, reason)| Blocker {
+                    identifier: ManifestIdentifier {
+                        ordinal: u32::try_from(entry.id.ordinal).unwrap_or_default(),
+                        group: entry.id.group.clone(),
+                        version: entry.id.version.clone(),
+                        kind: entry.id.kind.clone(),
+                        resource: entry.id.resource.clone(),
+                        namespace: entry.id.namespace.clone(),
+                        name: entry.id.name.clone(),
+                    },
+                    reason,
+                })
+                .collect(),
+        };
+        let message = MemberMessage::CleanupProgress(progress);
+        self.outgoing.report(Subject::Cleanup(work.name().to_owned()), message);
+    }
+
+    /// The namespace of this cluster on the hub, read now.
+    async fn hub_namespace(&self) -> HubNamespace {
+        let api: Api<Namespace> = Api::all(self.hub.clone());
+        match timeout(Duration::from_secs(10), api.get(&self.cluster.namespace())).await {
+            Ok(Ok(namespace)) => {
+                let phase = namespace.status.and_then(|status| status.phase);
+                if namespace.metadata.deletion_timestamp.is_some() || phase.as_deref() == Some("Terminating") {
+                    HubNamespace::Terminating
+                } else {
+                    HubNamespace::Active
+                }
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => HubNamespace::Gone,
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => HubNamespace::Forbidden,
+            Ok(Err(_)) | Err(_) => HubNamespace::Unknown,
+        }
+    }
+}
+
+fn finalizers(live: &serde_json::Value) -> String {
+    let list = live
+        .pointer("/metadata/finalizers")
+        .and_then(serde_json::Value::as_array);
+    let names: Vec<&str> = list
+        .into_iter()
+        .flatten()
+        .filter_map(serde_json::Value::as_str)
+        .collect();
+    if names.is_empty() {
+        "the garbage collector has not removed it".to_owned()
+    } else {
+        format!("it has finalizers: {}", names.join(", "))
+    }
+}

@@ -1,0 +1,143 @@
+//! Which kinds this cluster serves, read group version by group version, as manifests name them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_api::raw::RawJson;
+use fleet_runtime::logs;
+use kube::{Client, core::ApiResource};
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+/// A kind as a manifest names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Gvk {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) kind: String,
+}
+
+impl Gvk {
+    /// The kind of a manifest, if it can be read.
+    pub(super) fn of(manifest: &RawJson) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Head {
+            api_version: String,
+            kind: String,
+        }
+        let Head { api_version, kind } = manifest.parse().ok()?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        Some(Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind,
+        })
+    }
+
+    fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+/// A kind as this cluster serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) resource: ApiResource,
+    pub(super) namespaced: bool,
+}
+
+type Served = BTreeMap<String, Kind>;
+
+/// What is known of the kinds of this cluster.
+pub(super) struct Kinds {
+    client: Client,
+    /// By group version: its kinds, or why they are not known.
+    known: Mutex<BTreeMap<String, Result<Served, String>>>,
+}
+
+impl Kinds {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Reads what is not known yet of the kinds that these manifests have. A kind that was missing is looked for again.
+    pub(super) async fn learn(&self, wanted: impl IntoIterator<Item = Gvk>) {
+        let missing: BTreeSet<(String, String)> = wanted
+            .into_iter()
+            .filter(|gvk| self.find(gvk).is_err())
+            .map(|gvk| (gvk.group.clone(), gvk.version))
+            .collect();
+        for (group, version) in missing {
+            let api_version = if group.is_empty() {
+                version.clone()
+            } else {
+                format!("{group}/{version}")
+            };
+            let answer = if group.is_empty() {
+                self.client.list_core_api_resources(&version).await
+            } else {
+                self.client.list_api_group_resources(&api_version).await
+            };
+            let served = match answer {
+                Ok(list) => Ok(served(&group, &version, list.resources)),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(Served::new()),
+                Err(error) => Err(logs::chain(&error).to_string()),
+            };
+            self.known.lock().insert(api_version, served);
+        }
+    }
+
+    /// The kind, as far as it was learnt.
+    pub(super) fn find(&self, gvk: &Gvk) -> Result<Kind, String> {
+        let api_version = gvk.api_version();
+        match self.known.lock().get(&api_version) {
+            Some(Err(error)) => Err(error.clone()),
+            Some(Ok(served)) if served.contains_key(&gvk.kind) => Ok(served[&gvk.kind].clone()),
+            _ => Err(format!(
+                "no matches for kind \"{}\" in version \"{api_version}\"",
+                gvk.kind
+            )),
+        }
+    }
+
+    /// A definition has come, gone or changed: what is known of custom kinds may be wrong.
+    pub(super) fn forget(&self) {
+        self.known.lock().clear();
+    }
+}
+
+fn served(
+    group: &str,
+    version: &str,
+    resources: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource>,
+) -> Served {
+    resources
+        .into_iter()
+        // Subresources are no kinds of their own.
+        .filter(|resource| !resource.name.contains('/'))
+        .map(|resource| {
+            let kind = Kind {
+                resource: ApiResource {
+                    group: group.to_owned(),
+                    version: version.to_owned(),
+                    api_version: if group.is_empty() {
+                        version.to_owned()
+                    } else {
+                        format!("{group}/{version}")
+                    },
+                    kind: resource.kind.clone(),
+                    plural: resource.name,
+                },
+                namespaced: resource.namespaced,
+            };
+            (resource.kind, kind)
+        })
+        .collect()
+}
