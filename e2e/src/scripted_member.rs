@@ -162,9 +162,8 @@ impl ScriptedMember {
                     ensure!(more.is_none(), "the stream goes on: {more:?}");
                     return Ok((reject.code, reject.message));
                 }
-                Some(HubMessage::Ack(_) | HubMessage::Hint { .. } | HubMessage::Resend { .. }) => {}
-                Some(HubMessage::Fenced { .. }) => {}
-                other => bail!("not refused: {other:?}"),
+                Some(HubMessage::Accept(_)) | None => bail!("not refused"),
+                Some(_) => {}
             }
         }
     }

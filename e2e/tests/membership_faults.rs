@@ -9,12 +9,11 @@ use fleet_api::cluster::{AgentType, MemberCluster};
 use fleet_e2e::agents::{self, HUB_AGENT};
 use fleet_e2e::binaries;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::members::{Member, SILENCE, last_beat, of};
+use fleet_e2e::members::{Member, SILENCE, of};
 use fleet_e2e::proxy::Proxy;
 use fleet_e2e::wait;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
@@ -24,12 +23,7 @@ const API_SERVER: &str = "hub/kube-apiserver";
 async fn undisturbed(ctx: &Ctx, before: &[MemberCluster]) -> Result<()> {
     for mc in before {
         let member = Member::named(ctx, mc.metadata.name.as_deref().context("a name")?);
-        let now = Timestamp::now();
-        let after = member
-            .until("a heartbeat", |mc| {
-                last_beat(mc).is_some_and(|beat| beat.as_second() > now.as_second())
-            })
-            .await?;
+        let after = member.next_beat().await?;
         let joined = |mc: &MemberCluster| of(mc, "Joined").map(|c| (c.status.clone(), c.last_transition_time.clone()));
         ensure!(joined(mc) == joined(&after), "{}: joined anew", member.name);
         let uid = mc.metadata.uid.as_deref();

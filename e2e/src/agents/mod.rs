@@ -218,7 +218,7 @@ async fn member_spec(fleet: &Fleet, member: &str, process: &str, rendered: &char
             path: "/healthz".into(),
             ca: None,
         },
-        ready_within: std::time::Duration::from_secs(60),
+        ready_within: std::time::Duration::from_mins(1),
     })
 }
 

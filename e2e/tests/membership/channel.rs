@@ -24,7 +24,7 @@ async fn work(ctx: &Ctx, member: &Member, name: &str) -> Result<Work> {
 
 fn status(name: &str, uid: &str, message: &str) -> MemberMessage {
     let mut applied = condition("Applied", Status::True, "WorkApplied");
-    applied.message = message.to_owned();
+    message.clone_into(&mut applied.message);
     MemberMessage::WorkStatus(WorkStatus {
         work: WorkRef {
             name: name.to_owned(),
@@ -135,7 +135,7 @@ fn garbage_a_flood_and_a_deaf_member_do_not_delay_others() {
         let mut garbage = noisy.join_scripted().await?;
         let mut flooding = flood.join_scripted().await?;
         let mut silent = deaf.join_scripted().await?;
-        let noise = async {
+        let garbled = async {
             for seq in 1..200 {
                 let condition = pb::Condition {
                     r#type: "\u{0}".repeat(3),
@@ -173,7 +173,7 @@ fn garbage_a_flood_and_a_deaf_member_do_not_delay_others() {
         };
         let (longest, ended, _, _) = tokio::join!(
             steady(&mut steady_one, 20),
-            noise,
+            garbled,
             tokio::time::timeout(Duration::from_secs(10), flooded),
             tokio::time::timeout(Duration::from_secs(10), unheard),
         );

@@ -143,7 +143,7 @@ fn settings_that_cannot_work_are_named_before_anything_else() {
             ("MEMBER_CLUSTER_NAME", "m"),
             ("CONFIG_PATH", "/nowhere/token"),
         ];
-        let cases: [(&str, Option<(&str, &str)>, &str); 5] = [
+        let cases = [
             ("HUB_SERVER_URL", None, "hub server api cannot be empty"),
             ("MEMBER_CLUSTER_NAME", None, "member cluster name cannot be empty"),
             ("CONFIG_PATH", None, "hub token file path cannot be empty"),

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::{ClusterState, MemberCluster};
-use fleet_e2e::harness::{Ctx, Made, scenario};
+use fleet_e2e::harness::scenario;
 use fleet_e2e::members::{Member, of, of_agent};
 use fleet_e2e::wait;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, ApiResource, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 fn reasons(events: &[k8s_openapi::api::core::v1::Event]) -> Vec<&str> {
@@ -167,7 +166,7 @@ fn an_identity_without_api_group_causes_no_repeated_updates() {
             let one = list.into_iter().next().context("none")?;
             Ok((one.metadata.resource_version.clone().unwrap_or_default(), one))
         };
-        let (before, found) = binding(bindings.list(&Default::default()).await?.items)?;
+        let (before, found) = binding(bindings.list(&ListParams::default()).await?.items)?;
         let subject = found.subjects.unwrap_or_default();
         ensure!(
             subject[0].api_group.as_deref() == Some("rbac.authorization.k8s.io"),
@@ -183,7 +182,7 @@ fn an_identity_without_api_group_causes_no_repeated_updates() {
             })
             .await?;
         }
-        let (after, _) = binding(bindings.list(&Default::default()).await?.items)?;
+        let (after, _) = binding(bindings.list(&ListParams::default()).await?.items)?;
         ensure!(before == after, "the RoleBinding was written again");
         ensure!(
             !reasons(&member.events().await?).contains(&"RoleBindingUpdated"),

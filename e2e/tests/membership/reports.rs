@@ -10,9 +10,14 @@ use fleet_proto::convert::{Condition, MemberMessage, Outcome, Properties, Proper
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+#[expect(clippy::disallowed_methods, reason = "a test of real time")]
+fn wall_clock() -> Timestamp {
+    Timestamp::now()
+}
+
 fn properties(member: &ScriptedMember, list: &[(&str, &str)], conditions: Vec<Condition>) -> MemberMessage {
     // A clock that is ten minutes ahead.
-    let observed_at = Timestamp::now() + SignedDuration::from_mins(10);
+    let observed_at = wall_clock() + SignedDuration::from_mins(10);
     let entry = |(name, value): &(&str, &str)| {
         let value = PropertyValue {
             value: (*value).to_owned(),
@@ -124,7 +129,7 @@ fn a_condition_that_the_member_drops_stays_and_properties_go() {
         let mc = member.until("the property", has).await?;
         let value = mc.status.map(|s| s.properties["k8s.io/k8s-version"].clone());
         ensure!(
-            value.is_some_and(|v| v.observation_time.0 <= Timestamp::now()),
+            value.is_some_and(|v| v.observation_time.0 <= wall_clock()),
             "a property of the future"
         );
         let empty = properties(&scripted, &[], vec![]);
