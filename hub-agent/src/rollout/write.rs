@@ -121,6 +121,8 @@ pub(super) async fn remove<S: Scope>(ctx: &Context<S>, placement: &Key, key: &Ke
 
 /// Says that a cluster has to wait, and why.
 pub(super) async fn held<S: Scope>(ctx: &Context<S>, placement: &Key, key: &Key, why: &Blocked) -> Result<(), Error> {
+    // From here on the work generator leaves the word to us.
+    ctx.started.lock().remove(key);
     let mut failed = None;
     let now = ctx.now();
     let body = |found: &S::Binding| {

@@ -11,7 +11,10 @@ mod write;
 use std::collections::HashMap;
 
 use fleet_api::{
-    conditions::{self, binding::RolloutStarted},
+    conditions::{
+        self,
+        binding::{RolloutStarted, WorkSynchronized},
+    },
     finalizers,
     names::ClusterName,
     placement::{BindingState, DeletePropagationPolicy, Scope},
@@ -111,21 +114,26 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         }
         Err(failure) => Err(failure),
     };
-    status::write(ctx, key, &placement, &cluster, outcome.as_ref().err()).await?;
+    // Of this generation only: Works of the content before say nothing about the one that came meanwhile.
+    let generation = binding.meta().generation.unwrap_or_default();
+    status::write(ctx, key, &placement, &cluster, generation, outcome.as_ref().err()).await?;
     match outcome {
         Err(failure) if failure.recovery() == Recovery::Retry => Err(Error::NotYet(failure.to_string())),
         _ => Ok(Next::Wait),
     }
 }
 
-/// Whether the rollout has been started for the binding as it is.
+/// Whether the rollout has been started for the binding as it is. One that was and now waits for something newer still
+/// has its Works, and what becomes of them is told.
 fn is_started<S: Scope>(ctx: &Context<S>, key: &Key, binding: &S::Binding) -> bool {
     let generation = binding.meta().generation.unwrap_or_default();
     let list = binding
         .status()
         .map(|status| status.conditions.as_slice())
         .unwrap_or_default();
-    ctx.started.lock().get(key) == Some(&generation) || conditions::is_true(list, RolloutStarted::TYPE, generation)
+    ctx.started.lock().get(key) == Some(&generation)
+        || conditions::is_true(list, RolloutStarted::TYPE, generation)
+        || conditions::fresh(list, WorkSynchronized::TYPE, generation).is_some()
 }
 
 /// Our finalizer, where the rollout has not put it: on bindings of update runs, or of other versions.

@@ -26,13 +26,14 @@ pub(super) async fn write<S: Scope>(
     key: &Key,
     placement: &Key,
     cluster: &ClusterName,
+    generation: i64,
     failure: Option<&Failure>,
 ) -> Result<(), Error> {
     let current = ctx
         .family
         .bindings
         .get(key)
-        .map(|binding| wanted::<S>(ctx, key, &binding, cluster, failure));
+        .map(|binding| wanted::<S>(ctx, key, &binding, cluster, generation, failure));
     let Some(Some((before, after))) = current else {
         return Ok(());
     };
@@ -42,7 +43,7 @@ pub(super) async fn write<S: Scope>(
     }
     let mut failed = None;
     let body = |found: &S::Binding| {
-        let (before, after) = wanted::<S>(ctx, key, found, cluster, failure)?;
+        let (before, after) = wanted::<S>(ctx, key, found, cluster, generation, failure)?;
         let patch = patch::between(&before, &after)
             .map_err(|error| failed = Some(error))
             .ok()??;
@@ -75,21 +76,24 @@ fn wanted<S: Scope>(
     key: &Key,
     binding: &S::Binding,
     cluster: &ClusterName,
+    generation: i64,
     failure: Option<&Failure>,
 ) -> Option<(BindingStatus, BindingStatus)> {
-    if binding.meta().deletion_timestamp.is_some() {
+    // Changed meanwhile: the next look is on its way, and only it knows the Works of the new content.
+    if binding.meta().deletion_timestamp.is_some() || binding.meta().generation != Some(generation) {
         return None;
     }
     let (spec, now) = (binding.spec(), ctx.now());
-    let generation = binding.meta().generation.unwrap_or_default();
     let before = binding.status().cloned().unwrap_or_default();
     let mut previous = before.clone();
-    if spec.state == BindingState::Bound && !conditions::is_true(&before.conditions, RolloutStarted::TYPE, generation) {
-        if ctx.started.lock().get(key) != Some(&generation) {
-            // The binding was changed meanwhile; the rollout speaks first.
+    if spec.state == BindingState::Bound {
+        let started = ctx.started.lock().get(key) == Some(&generation);
+        if started {
+            conditions::set(&mut previous.conditions, &RolloutStarted::Started, generation, now);
+        } else if conditions::fresh(&before.conditions, RolloutStarted::TYPE, generation).is_none() {
+            // The rollout speaks first. Where it has said that the cluster waits for something newer, that stands.
             return None;
         }
-        conditions::set(&mut previous.conditions, &RolloutStarted::Started, generation, now);
     }
     let held = ctx.shared.works.by_binding.get(key);
     let namespace = cluster.namespace();
