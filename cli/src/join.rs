@@ -32,7 +32,7 @@ const TOKEN_SECRET: &str = "hub-kubeconfig-secret";
 const TOKEN_SECRET_NAMESPACE: &str = "default";
 const HEARTBEAT_PERIOD_SECONDS: i32 = 15;
 /// The token controller answers within a second; a minute means that it does not run.
-const TOKEN_WAIT: Duration = Duration::from_secs(60);
+const TOKEN_WAIT: Duration = Duration::from_mins(1);
 
 /// Let a cluster join the fleet.
 ///

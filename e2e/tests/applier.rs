@@ -133,8 +133,8 @@ fn a_work_is_applied_becomes_available_and_goes() {
         let applied: Api<AppliedWork> = Api::all(ctx.client(MEMBER).await?);
         let written = |object: &AppliedWork| {
             let status = object.status.clone().unwrap_or_default();
-            let owned = status.inventory.unwrap_or_default().entries;
-            status.applied_resources.len() == 2 && owned.len() == 2 && owned.iter().all(|e| e.state == "Owned")
+            let listed = status.inventory.unwrap_or_default().entries;
+            status.applied_resources.len() == 2 && listed.len() == 2 && listed.iter().all(|e| e.state == "Owned")
         };
         wait::until_present(applied, &name, "inventory", written).await?;
         remove(&ctx, &name).await?;

@@ -10,7 +10,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use self::hub::{Certificates, Hub, PATIENCE, proxy};
 use super::*;
 use crate::{
-    applier::Nothing,
+    applier::{Applier, Known},
     membership::{Imc, Wanted},
     properties::Collected,
 };
@@ -71,7 +71,7 @@ impl Member {
             properties: properties_rx,
             beat: Arc::new(Notify::new()),
             outgoing: Arc::new(Outgoing::default()),
-            applier: Nothing::applier(),
+            applier: Arc::new(NoWorks),
             barred: barred_tx,
             check: ready.check("session"),
             measures: Measures::new(&metrics),
@@ -428,4 +428,27 @@ async fn another_period_takes_effect_at_once() {
         .await
         .expect("within the new period");
     assert!(matches!(beat.body, MemberMessage::Heartbeat(_)));
+}
+
+/// An applier without Works: these tests are about the session.
+struct NoWorks;
+
+impl Applier for NoWorks {
+    fn open(&self, _: &str) {}
+
+    fn close(&self) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn known(&self) -> Known {
+        Known::default()
+    }
+
+    fn watched(&self) -> String {
+        String::new()
+    }
+
+    fn resend(&self, _: Vec<String>) {}
+
+    fn answered(&self, _: &fleet_proto::convert::Ack) {}
 }
