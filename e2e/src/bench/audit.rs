@@ -91,10 +91,9 @@ impl Log {
 }
 
 impl Request {
-    /// Whether it changes something. Reviews are questions, though they are posted; leases are renewed whatever happens.
+    /// Whether it changes something. Reviews are questions, though they are posted.
     pub fn is_write(&self) -> bool {
-        let counts = !["tokenreviews", "leases"].contains(&self.object_ref.resource.as_str());
-        counts && !matches!(self.verb.as_str(), "get" | "list")
+        !matches!(self.verb.as_str(), "get" | "list") && self.object_ref.resource != "tokenreviews"
     }
 
     /// Resource and subresource.
