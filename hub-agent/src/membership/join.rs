@@ -188,8 +188,7 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
         }
         Step::ReplaceRoleBinding(binding) => {
             let api = Api::<RoleBinding>::namespaced(client(), &namespace);
-            ctx.delete(&api, &ctx.caches.role_bindings, &Key::of(binding.as_ref()), None)
-                .await?;
+            ctx.delete(&api, &Key::of(binding.as_ref()), None).await?;
             ctx.apply(&api, &caches.role_bindings, binding.as_ref()).await?;
         }
         Step::CreateInternal(imc) => {

@@ -97,8 +97,7 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
 async fn clean_up(ctx: &Context, namespace: &str, uid: Option<&str>) -> Result<(), Error> {
     works::release_all(ctx, namespace).await?;
     let api = Api::<Namespace>::all(ctx.client.clone());
-    let key = Key::cluster(namespace.to_owned());
-    ctx.delete(&api, &ctx.caches.namespaces, &key, uid).await
+    ctx.delete(&api, &Key::cluster(namespace.to_owned()), uid).await
 }
 
 /// Takes our finalizer off the MemberCluster.

@@ -148,13 +148,7 @@ impl Context {
     }
 
     /// Deletes an object, if it is still the one with this uid.
-    pub(super) async fn delete<K: Written>(
-        &self,
-        api: &Api<K>,
-        store: &Store<K>,
-        key: &Key,
-        uid: Option<&str>,
-    ) -> Result<(), Error> {
+    pub(super) async fn delete<K: Written>(&self, api: &Api<K>, key: &Key, uid: Option<&str>) -> Result<(), Error> {
         let params = DeleteParams {
             preconditions: uid.map(|uid| Preconditions {
                 uid: Some(uid.to_owned()),
@@ -170,14 +164,6 @@ impl Context {
             .await;
         match answer {
             Some(Err(source)) if !is_not_found(&source) => Err(failed::<K>("delete", key, source)),
-            // It goes once its finalizers are off. Known now, so that the next pass does not ask again.
-            Some(Ok(answer)) => {
-                let going = answer
-                    .left()
-                    .filter(|object| object.meta().deletion_timestamp.is_some());
-                going.map(|object| store.wrote(object));
-                Ok(())
-            }
             _ => Ok(()),
         }
     }
