@@ -83,7 +83,7 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
         ports::free_port()?
     };
     let account = rendered.service_account()?;
-    let kubeconfig = agent_kubeconfig(fleet, "hub", &account, &account).await?;
+    let kubeconfig = kubeconfig_of(fleet, "hub", &account, &account).await?;
     let mut args = rendered.args()?;
     args.extend(HASTE.map(str::to_owned));
     args.extend([
@@ -197,7 +197,7 @@ pub async fn member_agent_spec(fleet: &Fleet, member: &str, process: &str, value
 async fn member_spec(fleet: &Fleet, member: &str, process: &str, rendered: &chart::Rendered) -> Result<Spec> {
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
     let file = process.rsplit('/').next().unwrap_or(process);
-    let kubeconfig = agent_kubeconfig(fleet, member, &rendered.service_account()?, file).await?;
+    let kubeconfig = kubeconfig_of(fleet, member, &rendered.service_account()?, file).await?;
     let mut args = rendered.args()?;
     args.extend([
         format!("--kubeconfig={}", kubeconfig.display()),
@@ -243,7 +243,7 @@ pub async fn joined(fleet: &Fleet, name: &str) -> Result<MemberCluster> {
 }
 
 /// A kubeconfig for a ServiceAccount, with a token that the cluster issued for it.
-async fn agent_kubeconfig(fleet: &Fleet, cluster: &str, account: &str, file: &str) -> Result<PathBuf> {
+pub async fn kubeconfig_of(fleet: &Fleet, cluster: &str, account: &str, file: &str) -> Result<PathBuf> {
     let accounts = Api::<ServiceAccount>::namespaced(fleet.client(cluster).await?, NAMESPACE);
     let request = TokenRequest {
         spec: TokenRequestSpec {

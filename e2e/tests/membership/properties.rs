@@ -2,10 +2,11 @@
 
 use anyhow::{Context as _, ensure};
 use fleet_api::cluster::MemberCluster;
+use fleet_e2e::agents;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::members::{Member, of};
 use fleet_e2e::wait;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, ListParams};
 use serde_json::json;
@@ -130,23 +131,42 @@ fn a_provider_that_hangs_is_said_to_and_recovers() {
             ]
             .map(str::to_owned),
         );
+        // An account that may read everything the provider needs but namespaces, which therefore never arrive.
+        let name = ctx.name("restricted");
+        let read = ["get", "list", "watch"];
+        let grant = |name: &str, resources: &[&str]| {
+            let rules = json!([
+                {"apiGroups": [""], "resources": resources, "verbs": read},
+                {"apiGroups": ["placement.kubernetes-fleet.io"], "resources": ["appliedworks"], "verbs": read},
+                {"nonResourceURLs": ["/version", "/readyz", "/healthz"], "verbs": ["get"]},
+            ]);
+            let subject =
+                json!({"kind": "ServiceAccount", "name": ctx.name("restricted"), "namespace": agents::NAMESPACE});
+            let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+            let role = json!({"metadata": {"name": name}, "rules": rules});
+            let binding = json!({"metadata": {"name": name}, "roleRef": role_ref, "subjects": [subject]});
+            anyhow::Ok((
+                serde_json::from_value::<ClusterRole>(role)?,
+                serde_json::from_value::<ClusterRoleBinding>(binding)?,
+            ))
+        };
+        let account = serde_json::from_value::<ServiceAccount>(json!({"metadata": {"name": name}}))?;
+        ctx.create_in("member-1", agents::NAMESPACE, account).await?;
+        let (role, binding) = grant(&name, &["nodes", "pods"])?;
+        ctx.create("member-1", role).await?;
+        ctx.create("member-1", binding).await?;
+        let kubeconfig = agents::kubeconfig_of(ctx.fleet(), "member-1", &name, &name).await?;
+        spec.args.retain(|arg| !arg.starts_with("--kubeconfig"));
+        spec.args.push(format!("--kubeconfig={}", kubeconfig.display()));
         ctx.start_process(spec).await?;
         member.until_condition("ClusterPropertyProviderStarted", "True").await?;
-        // The chart grants this right only with the value that goes with the flag: the namespaces cannot be listed.
         member
             .until_condition("ClusterPropertyCollectionSucceeded", "False")
             .await?;
         member.next_beat().await?;
-        let name = ctx.name("namespaces");
-        let rules = json!([{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]}]);
-        let role = json!({"metadata": {"name": name}, "rules": rules});
-        ctx.create::<ClusterRole>("member-1", serde_json::from_value(role)?)
-            .await?;
-        let subject = json!({"kind": "ServiceAccount", "name": "member-agent-sa", "namespace": "fleet-system"});
-        let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
-        let binding = json!({"metadata": {"name": name}, "roleRef": role_ref, "subjects": [subject]});
-        ctx.create::<ClusterRoleBinding>("member-1", serde_json::from_value(binding)?)
-            .await?;
+        let (role, binding) = grant(&ctx.name("namespaces"), &["namespaces"])?;
+        ctx.create("member-1", role).await?;
+        ctx.create("member-1", binding).await?;
         member
             .until_condition("ClusterPropertyCollectionSucceeded", "True")
             .await?;
