@@ -48,8 +48,11 @@ pub fn bearer(header: &str) -> Option<&str> {
 }
 
 /// Asks the API server about `token`: with our audience first, then without, so that the long-lived Secret tokens
-/// of the join recipe work too.
+/// of the join recipe work too. A token that says itself that it is not for us spares the first question.
 pub async fn by_token(client: &Client, token: &str) -> Result<Caller, Error> {
+    if claims(token).is_some_and(|claims| !is_for_us(&claims)) {
+        return review(client, token, None).await;
+    }
     match review(client, token, Some(vec![AUDIENCE.to_owned()])).await {
         Err(Error::Refused(_)) => review(client, token, None).await,
         answer => answer,
@@ -101,11 +104,26 @@ pub fn by_certificate(leaf: &CertificateDer<'_>) -> Result<Caller, Error> {
     })
 }
 
+/// What a token says of itself, which nobody has verified.
+fn claims(token: &str) -> Option<serde_json::Value> {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    serde_json::from_slice(&claims).ok()
+}
+
+/// Whether the audiences that a token claims contain ours: one text, or a list of them.
+fn is_for_us(claims: &serde_json::Value) -> bool {
+    let Some(audiences) = claims.get("aud") else {
+        return false;
+    };
+    audiences == AUDIENCE
+        || audiences
+            .as_array()
+            .is_some_and(|list| list.iter().any(|a| a == AUDIENCE))
+}
+
 /// The `exp` claim. Read only after the API server has vouched for the token, and only to look again in time.
 fn expiry(token: &str) -> Option<Timestamp> {
-    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
-    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
-    Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
+    Timestamp::from_second(claims(token)?.get("exp")?.as_i64()?).ok()
 }
 
 #[cfg(test)]
@@ -128,6 +146,20 @@ mod tests {
         for odd in ["", "a.b.c", "opaque", "x.e30.y"] {
             assert_eq!(expiry(odd), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn a_token_says_whether_it_is_for_us() {
+        let token = |claims: &str| format!("x.{}.y", URL_SAFE_NO_PAD.encode(claims));
+        for (claimed, for_us) in [
+            (r#"{"aud":["a","fleet-channel"]}"#, true),
+            (r#"{"aud":"fleet-channel"}"#, true),
+            (r#"{"aud":["https://kubernetes.default.svc"]}"#, false),
+            (r#"{"sub":"a legacy token"}"#, false),
+        ] {
+            assert_eq!(is_for_us(&claims(&token(claimed)).unwrap()), for_us, "{claimed}");
+        }
+        assert_eq!(claims("opaque"), None, "both questions are asked");
     }
 
     #[test]

@@ -14,8 +14,9 @@ use super::{
 };
 use crate::key::Key;
 
-/// Slots for heartbeats. A thousand members every 15 s are 67 a second, of 5 ms each.
-const HEARTBEATS: usize = 4;
+/// Slots for heartbeats. A thousand members every 15 s are 67 a second, and a busy API server answers in 100 ms: with
+/// fewer slots they would fall behind, members would look lost, and the writes that say so would make it worse.
+const HEARTBEATS: usize = 16;
 /// Every so many turns, the longest waiting goes first.
 const FAIR: u32 = 8;
 
