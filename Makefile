@@ -48,7 +48,8 @@ e2e: build $(TOOLS)/bin/cargo-nextest ## scenarios and faults on real control pl
 	@$(FLEET_LOCAL) run --members 2 -- bash -euc '$(NEXTEST) -p fleet-e2e -E "binary(launcher) + binary(launcher_faults)"; $(FLEET_LOCAL) agents; $(NEXTEST) -p fleet-e2e -E "binary(placement) + binary(membership_faults)"'
 
 bench: need-cargo need-go ## figures, as ratios and request counts
-	@cargo run --locked --profile bench-fast -p fleet-e2e --bin fleet-bench
+	@cargo build --locked --profile bench-fast --workspace --bins
+	@target/bench-fast/fleet-bench
 
 generate: need-cargo ## write deploy/crds from the Rust types
 	@cargo run --locked -q -p fleet-api --bin generate-crds -- deploy/crds

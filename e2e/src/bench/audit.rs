@@ -91,9 +91,10 @@ impl Log {
 }
 
 impl Request {
-    /// Whether it changes something. Reviews are questions, though they are posted.
+    /// Whether it changes something. Reviews are questions, though they are posted; leases are renewed whatever happens.
     pub fn is_write(&self) -> bool {
-        !matches!(self.verb.as_str(), "get" | "list") && self.object_ref.resource != "tokenreviews"
+        let counts = !["tokenreviews", "leases"].contains(&self.object_ref.resource.as_str());
+        counts && !matches!(self.verb.as_str(), "get" | "list")
     }
 
     /// Resource and subresource.

@@ -41,7 +41,11 @@ impl Hub {
     /// Starts the hub agent.
     pub async fn start(fleet: &Fleet) -> Result<Self> {
         let (helm, metrics) = (binaries::find_or_build_helm().await?, ports::free_port()?);
-        let args = [format!("--metrics-bind-address=127.0.0.1:{metrics}")];
+        let args = [
+            format!("--metrics-bind-address=127.0.0.1:{metrics}"),
+            // As installed, not in the haste of tests.
+            "--cluster-unhealthy-threshold=3m".to_owned(),
+        ];
         agents::start_hub_agent(fleet, &helm, HUB_AGENT, &args).await?;
         super::progress("hub-agent runs");
         Ok(Self {

@@ -46,7 +46,7 @@ pub async fn measure(hub: &Hub, members: &Members) -> Result<Vec<Row>> {
             .filter(|r| r.resource() == resource)
             .count()
     };
-    let expected = ["memberclusters/status", "internalmemberclusters", "leases"];
+    let expected = ["memberclusters/status", "internalmemberclusters"];
     let others: Vec<_> = requests
         .iter()
         .filter(is_write)

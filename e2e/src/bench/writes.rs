@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use super::audit::{self, Request, tally};
-use super::figures::{Aim, Row, count, ratio};
+use super::figures::{Aim, Row, ratio};
 use super::hub::Hub;
 use super::{Part, progress};
 use crate::cluster::components::NODE_ANNOTATION;
@@ -42,11 +42,9 @@ pub async fn join_all(hub: &Hub) -> Result<Vec<Row>> {
 /// Requests without Events, Events and reads, each beside its budget.
 fn rows(event: &str, requests: &[&Request], of: usize, budget: (f64, f64)) -> Vec<Row> {
     let is_event = |r: &&&Request| r.resource() == "events";
-    let is_read = |r: &&&Request| !r.is_write() && r.resource() != "tokenreviews";
-    let (events, reads) = (
-        requests.iter().filter(is_event).count(),
-        requests.iter().filter(is_read).count(),
-    );
+    let is_read = |r: &&&Request| !r.is_write() && r.resource() != "tokenreviews" && r.resource() != "leases";
+    let events = requests.iter().filter(is_event).count();
+    let reads: Vec<_> = requests.iter().filter(is_read).copied().collect();
     let others: Vec<_> = requests
         .iter()
         .filter(|r| !is_event(r) && !is_read(r))
@@ -58,7 +56,9 @@ fn rows(event: &str, requests: &[&Request], of: usize, budget: (f64, f64)) -> Ve
             .aim(Aim::AtMost(budget.0))
             .note(format!("of {of}: {}", audit::line(&tally(others)))),
         row("Events, per member", events).aim(Aim::AtMost(budget.1)),
-        row("reads, per member", reads).aim(Aim::AtMost(0.0)),
+        row("reads, per member", reads.len())
+            .aim(Aim::AtMost(0.0))
+            .note(audit::line(&tally(reads))),
     ]
 }
 
@@ -102,14 +102,25 @@ pub async fn content_change(hub: &Hub) -> Result<Vec<Row>> {
         let requests = hub.requests(mark)?;
         all.extend(requests.into_iter().filter(|r| r.concerns(&member)));
     }
-    let row = Row::new(
-        Part::Writes,
-        "heartbeat with content: requests per change",
-        count(all.len()) / 2.0,
-        "",
-    );
-    let remark = format!("of 2: {}", audit::line(&tally(&all)));
-    Ok(vec![row.aim(Aim::AtMost(2.0)).kubefleet(2.0).note(remark)])
+    let of = |statuses: bool| {
+        let is_status = |r: &&Request| r.resource().ends_with("memberclusters/status");
+        all.iter().filter(|r| is_status(r) == statuses).collect::<Vec<_>>()
+    };
+    let row = |what: &str, of: &[&Request]| {
+        let row = Row::new(
+            Part::Writes,
+            format!("heartbeat with content: {what}"),
+            ratio(of.len(), 2),
+            "",
+        );
+        row.note(format!("of 2: {}", audit::line(&tally(of.iter().copied()))))
+    };
+    Ok(vec![
+        row("status writes per change", &of(true))
+            .aim(Aim::AtMost(2.0))
+            .kubefleet(2.0),
+        row("what follows it", &of(false)).aim(Aim::AtMost(1.0)),
+    ])
 }
 
 /// Lets the last member leave.

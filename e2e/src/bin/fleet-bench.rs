@@ -43,7 +43,7 @@ struct Cli {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FLEET_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube_client=off,kube_runtime=off"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,kube_client=off,kube_runtime=off"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
