@@ -55,6 +55,9 @@ pub const CHANNEL_CA: &str = "kubernetes-fleet.io/channel-ca";
 /// On InternalMemberClusters: the live session, `<cluster UID>/<lease transitions>/<session>`. Written by the replica
 /// that accepted the session; a session that it no longer names is closed.
 pub const MEMBER_SESSION: &str = "kubernetes-fleet.io/member-session";
+/// On InternalMemberClusters: when the member was asked to leave, RFC 3339. Written by the hub agent together with the
+/// state, so that the member's time to answer starts when it could first see the question, also after the hub was down.
+pub const LEAVE_SINCE: &str = "kubernetes-fleet.io/leave-since";
 
 /// A MemberCluster with an annotation whose key starts so is a managed one. Written by the managed control plane.
 pub const MANAGED_PREFIX: &str = "fleet.azure.com";

@@ -211,12 +211,16 @@ impl Leader {
         let membership = membership::Context {
             client: self.client.clone(),
             caches: self.caches.clone(),
-            writes: self.writes.clone(),
+            works: self.works.clone(),
+            writer: self.writer(field_managers::MEMBER_CLUSTER),
             events: self.events.clone(),
             clock: self.clock.clone(),
             settings: membership::Settings {
                 networking: self.membership.networking_agents_enabled,
-                export_profiles: self.membership.enable_cluster_inventory_apis,
+                profiles_in: self
+                    .membership
+                    .enable_cluster_inventory_apis
+                    .then(|| self.namespace.clone()),
                 force_delete_wait: signed(self.membership.force_delete_wait_time),
                 unhealthy_threshold: threshold,
                 grace,
@@ -233,11 +237,10 @@ impl Leader {
                 return stop.cancelled().await;
             };
             let context = inventory::Context {
-                client: self.client.clone(),
                 members: self.caches.members.clone(),
                 profiles,
                 namespace: self.namespace.clone(),
-                writes: self.writes.clone(),
+                writer: self.writer(inventory::FIELD_MANAGER),
                 clock: self.clock.clone(),
                 threshold,
                 grace,
@@ -251,9 +254,12 @@ impl Leader {
 }
 
 impl Leader {
+    fn writer(&self, manager: &'static str) -> Writer {
+        Writer::new(self.client.clone(), self.writes.clone(), manager)
+    }
+
     /// Both scopes of the placement pipeline.
     async fn place(&self, unhealthy_threshold: SignedDuration, stop: &CancellationToken) {
-        let writer = |manager| Writer::new(self.client.clone(), self.writes.clone(), manager);
         let settings = PlacementSettings {
             rules: fleet_core::selection::Rules::default(),
             delay: fleet_core::snapshot::delay::Flags::default(),
@@ -265,7 +271,7 @@ impl Leader {
             works: self.works.clone(),
             overrides: self.placements.overrides.clone(),
             user: UserResources::new(self.client.clone(), settings.rules.apis.clone()),
-            writer: writer(field_managers::HUB_AGENT),
+            writer: self.writer(field_managers::HUB_AGENT),
             events: self.events.clone(),
             clock: self.clock.clone(),
             settings,
@@ -274,7 +280,7 @@ impl Leader {
             stores: self.placements.overrides.clone(),
             cluster: self.placements.cluster.clone(),
             namespaced: self.placements.namespaced.clone(),
-            writer: writer(field_managers::OVERRIDE),
+            writer: self.writer(field_managers::OVERRIDE),
         };
         // Renders need to know which kinds have namespaces; a hub that does not answer is asked again when one is made.
         if let Err(error) = shared.user.discover().await {

@@ -1,5 +1,5 @@
-//! The writes of the placement pipeline: each waits for its turn, its body is made then, and its answer goes into the
-//! store, so that whoever acts next need not wait for the watch.
+//! The writes of the controllers: each waits for its turn, its body is made then, and its answer goes into the store, so
+//! that whoever acts next need not wait for the watch.
 //!
 //! Requests are made from paths and not through `Api`, because code that is generic over the scope cannot name one for
 //! namespaced kinds, and because a Work is written with manifests that the store does not keep.
@@ -57,7 +57,7 @@ pub(crate) enum Part {
     Rollup,
 }
 
-/// Writes for the pipeline. Cheap to clone.
+/// Writes under one field manager. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Writer {
     client: Client,
@@ -114,6 +114,30 @@ impl Writer {
         }
     }
 
+    /// Server-side apply: creates the object, or takes our fields of it back. `make` is called when its turn has come, and
+    /// gives none if there is nothing left to change.
+    pub(crate) async fn apply<K: Written>(
+        &self,
+        store: &Store<K>,
+        key: &Key,
+        group: &Key,
+        make: impl FnOnce() -> Option<serde_json::Result<RawJson>>,
+    ) -> Result<Option<Arc<K>>, WriteError> {
+        let params = PatchParams::apply(self.manager).force();
+        let request = || {
+            let body = make()?.map_err(kube::Error::SerdeError);
+            Some(body.and_then(|body| {
+                let request = path::<K>(key).patch(key.name(), &params, &Patch::Apply(body));
+                request.map_err(kube::Error::BuildRequest)
+            }))
+        };
+        match self.send(Lane::Objects, kind::<K>(), key, group, request).await {
+            None => Ok(None),
+            Some(Ok(applied)) => Ok(Some(store.wrote(applied))),
+            Some(Err(source)) => Err(failed::<K>("apply", key, source)),
+        }
+    }
+
     /// Merge-patches the object as it is when its turn comes; `patch` gives none if there is nothing left to change.
     pub(crate) async fn patch<K: Written>(
         &self,
@@ -158,21 +182,9 @@ impl Writer {
         };
         match self.send::<K>(lane, kind::<K>(), key, group, request).await {
             None => Ok(None),
-            Some(Ok(answer)) => Ok(Some(self.keep(store, key, answer))),
+            Some(Ok(answer)) => Ok(Some(store.wrote(answer))),
             Some(Err(source)) if is_not_found(&source) => Ok(None),
             Some(Err(source)) => Err(failed::<K>("patch", key, source)),
-        }
-    }
-
-    /// Removing the last finalizer of a deleting object answers with the object that is no more.
-    #[expect(clippy::unused_self, reason = "one of the writes")]
-    fn keep<K: Written>(&self, store: &Store<K>, key: &Key, answer: K) -> Arc<K> {
-        let meta = answer.meta();
-        if meta.deletion_timestamp.is_some() && meta.finalizers.as_ref().is_none_or(Vec::is_empty) {
-            store.deleted(key, meta.uid.as_deref());
-            Arc::new(answer)
-        } else {
-            store.wrote(answer)
         }
     }
 
@@ -205,9 +217,13 @@ impl Writer {
         match answer.await {
             None => Ok(false),
             Some(Ok(answer)) => {
-                match answer.left() {
-                    Some(object) if has_finalizers(&object) => _ = store.wrote(object),
-                    _ => store.deleted(key, uid),
+                // Finalizers hold it, or in a namespace's case what it contains.
+                match answer
+                    .left()
+                    .filter(|object| object.meta().deletion_timestamp.is_some())
+                {
+                    Some(going) => _ = store.wrote(going),
+                    None => store.deleted(key, uid),
                 }
                 Ok(true)
             }
@@ -267,10 +283,6 @@ fn failed<K: Written>(verb: &'static str, key: &Key, source: kube::Error) -> Wri
         name: key.to_string(),
         source,
     }
-}
-
-fn has_finalizers<K: Resource>(object: &K) -> bool {
-    object.meta().finalizers.as_ref().is_some_and(|list| !list.is_empty())
 }
 
 fn is_not_found(error: &kube::Error) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Nothing on the member cluster is touched. Each look starts from what exists; the first row that matches decides.
 
+use fleet_api::annotations::LEAVE_SINCE;
 use fleet_api::cluster::{ClusterState, InternalMemberCluster, InternalMemberClusterSpec, MemberCluster};
 use fleet_api::conditions::member_cluster::Joined;
 use fleet_api::events::MemberClusterEvent as Event;
@@ -12,9 +13,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use super::agents;
 use super::heartbeat::add;
 
-/// On InternalMemberClusters: when the member was asked to leave, RFC 3339. Written together with the state, so that
-/// the member's time to answer starts when it could first see the question, also after the hub was down.
-pub const LEAVE_SINCE: &str = "kubernetes-fleet.io/leave-since";
+/// A member that is there answers within this time. Only one that does not is shown with its old word at the generation of
+/// the deletion: otherwise a leave would cost a status more, which nobody could read before the next.
+pub const PROMPT: SignedDuration = SignedDuration::from_secs(1);
 
 /// After this the deletion of a namespace is reported as stuck.
 pub const NAMESPACE_OVERDUE: SignedDuration = SignedDuration::from_mins(15);
@@ -58,7 +59,10 @@ pub enum Action {
         since: Timestamp,
     },
     /// It has been asked.
-    AwaitMember,
+    AwaitMember {
+        /// It does not answer promptly: the MemberCluster's status says how things are.
+        show: bool,
+    },
 }
 
 /// Why it is time to clean up.
@@ -139,20 +143,22 @@ pub fn plan(world: &World<'_>, now: Timestamp) -> Plan {
             if now >= until {
                 return once(Action::CleanUp(Reason::Forced));
             }
+            let prompt = add(since, PROMPT);
+            let show = now >= prompt;
             let action = if imc.spec == spec {
-                Action::AwaitMember
+                Action::AwaitMember { show }
             } else {
                 Action::AskToLeave { spec, since }
             };
             Plan {
                 action,
-                look_again: Some(until),
+                look_again: Some(if show { until } else { prompt }),
             }
         }
         // Asked by somebody else, or never: the time starts now.
         _ => Plan {
             action: Action::AskToLeave { spec, since: now },
-            look_again: Some(add(now, world.force_delete_wait)),
+            look_again: Some(add(now, PROMPT)),
         },
     }
 }
@@ -274,7 +280,7 @@ mod tests {
         let joined = internal("c1", "i");
         let first = look(&mc, Some(&ns), Some(&joined), 5);
         assert!(matches!(first.action, Action::AskToLeave { since, .. } if since == at(5)));
-        assert_eq!(first.look_again, Some(at(5) + WAIT));
+        assert_eq!(first.look_again, Some(at(5) + PROMPT));
     }
 
     #[test]
@@ -282,14 +288,15 @@ mod tests {
         let (mc, ns) = (leaving(), namespace(None));
         // The hub was down for an hour after the deletion; the question was written at 3600.
         let imc = asked(3600, "True");
-        let waiting = look(&mc, Some(&ns), Some(&imc), 3601);
-        assert_eq!(
-            waiting,
-            Plan {
-                action: Action::AwaitMember,
-                look_again: Some(at(4500))
-            }
-        );
+        for (now, show, look_again) in [(3600, false, 3601), (3601, true, 4500)] {
+            assert_eq!(
+                look(&mc, Some(&ns), Some(&imc), now),
+                Plan {
+                    action: Action::AwaitMember { show },
+                    look_again: Some(at(look_again))
+                }
+            );
+        }
         assert_eq!(
             look(&mc, Some(&ns), Some(&imc), 4500).action,
             Action::CleanUp(Reason::Forced)

@@ -6,7 +6,7 @@
 use fleet_api::cluster::{AgentStatus, AgentType, InternalMemberCluster, MemberCluster, MemberClusterStatus};
 use fleet_api::conditions::{self, Words as _, find, member_cluster};
 use fleet_api::events::MemberClusterEvent as Event;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::agents;
@@ -19,13 +19,17 @@ pub const HUB_OWNED: [&str; 3] = [
     member_cluster::Healthy::TYPE,
 ];
 
+/// How long a new member has to report before its join state is said to be unknown. An agent that is waiting for its
+/// MemberCluster looks at least this often, so that a join that goes well is not shown as a doubtful one first.
+pub const FIRST_WORD: SignedDuration = SignedDuration::from_secs(5);
+
 /// What the status depends on besides the objects.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Networking agents are expected too.
     pub networking: bool,
     /// Silence that means a lost heartbeat.
-    pub unhealthy_threshold: jiff::SignedDuration,
+    pub unhealthy_threshold: SignedDuration,
     /// What to make of silence after a change of leader.
     pub grace: Grace,
 }
@@ -43,8 +47,8 @@ pub struct Judged {
 
 /// Status of a MemberCluster whose hub objects are in place, or cannot be (`not_ready` says why).
 ///
-/// `previous_imc_uid` is the uid of the InternalMemberCluster of the last look, if there was one: another uid under a
-/// living MemberCluster means that what the old one reported is void.
+/// `previous_imc_uid` is the uid of the InternalMemberCluster of the last look, if there was one: what another one reported
+/// is void.
 pub fn judge(
     mc: &MemberCluster,
     imc: Option<&InternalMemberCluster>,
@@ -68,15 +72,18 @@ pub fn judge(
             now,
         );
     }
+    let mut look_again = None;
     if let Some(imc) = imc {
-        let uid = imc.metadata.uid.as_deref();
-        if previous_imc_uid.is_some_and(|previous| uid != Some(previous)) {
+        if is_void(&status, imc, previous_imc_uid) {
             status.agent_status.clear();
         }
         copy(&mut status, imc, generation);
         let name = mc.metadata.name.as_deref().unwrap_or_default();
         let joined = agents::joined(name, &status.agent_status, settings.networking);
-        conditions::set(&mut status.conditions, &joined, generation, now);
+        look_again = first_word_until(&status, imc).filter(|until| now < *until);
+        if look_again.is_none() {
+            conditions::set(&mut status.conditions, &joined, generation, now);
+        }
         if joined == member_cluster::Joined::Left {
             conditions::set(
                 &mut status.conditions,
@@ -86,7 +93,6 @@ pub fn judge(
             );
         }
     }
-    let mut look_again = None;
     let agent = status.agent(&AgentType::MemberAgent).cloned();
     // Nothing is said about the health of a cluster that has never spoken.
     if agent.is_some() || find(&status.conditions, member_cluster::Healthy::TYPE).is_some() {
@@ -100,6 +106,25 @@ pub fn judge(
         events,
         look_again,
     }
+}
+
+/// Whether what the MemberCluster shows was said through another InternalMemberCluster. If nobody remembers which one it
+/// was, then it was another if it said its last word before this one existed.
+fn is_void(status: &MemberClusterStatus, imc: &InternalMemberCluster, previous_uid: Option<&str>) -> bool {
+    if let Some(previous) = previous_uid {
+        return imc.metadata.uid.as_deref() != Some(previous);
+    }
+    let agent = status.agent(&AgentType::MemberAgent);
+    let last = agent.and_then(|agent| agent.last_received_heartbeat.as_ref());
+    let created = imc.metadata.creation_timestamp.as_ref();
+    last.zip(created).is_some_and(|(last, created)| last.0 < created.0)
+}
+
+/// Until when a member that was never heard of is given time to speak.
+fn first_word_until(status: &MemberClusterStatus, imc: &InternalMemberCluster) -> Option<Timestamp> {
+    let silent = status.agent_status.is_empty() && find(&status.conditions, member_cluster::Joined::TYPE).is_none();
+    let created = imc.metadata.creation_timestamp.as_ref().filter(|_| silent)?;
+    Some(heartbeat::add(created.0, FIRST_WORD))
 }
 
 /// Copies what the InternalMemberCluster says. Without any agent's word everything stays as it is, whoever wrote it.

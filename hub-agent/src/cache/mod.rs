@@ -51,7 +51,7 @@ impl Caches {
         Self {
             members: guarded(client, "memberclusters", tasks),
             internals: guarded(client, "internalmemberclusters", tasks),
-            namespaces: plain(Api::all(client.clone()), "namespaces", ours(), tasks),
+            namespaces: namespaces(client, ours(), tasks),
             roles: plain(Api::all(client.clone()), "roles", ours(), tasks),
             role_bindings: plain(Api::all(client.clone()), "rolebindings", ours(), tasks),
             profiles: profiles_in.map(|namespace| {
@@ -97,6 +97,18 @@ fn guarded<K: Kind>(client: &Client, name: &'static str, tasks: &mut Tasks) -> S
             .clone()
             .watch(api, Selection::default(), |guarded| guarded.0.map_err(|odd| odd.error)),
     );
+    store
+}
+
+/// A namespace stays until it is empty, which its spec says and no finalizer in its metadata.
+fn namespaces(client: &Client, selection: Selection, tasks: &mut Tasks) -> Store<Namespace> {
+    let held = |namespace: &Namespace| {
+        let spec = namespace.spec.as_ref();
+        spec.is_some_and(|spec| spec.finalizers.as_ref().is_some_and(|held| !held.is_empty()))
+    };
+    let store = Store::<Namespace>::builder("namespaces").lingers(held).build();
+    let watch = store.clone().watch(Api::all(client.clone()), selection, cache::plain);
+    tasks.spawn_endless("namespaces", watch);
     store
 }
 

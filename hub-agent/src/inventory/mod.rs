@@ -9,6 +9,7 @@ use fleet_api::{
     cluster::MemberCluster,
     conditions::{self, cluster_profile::ControlPlaneHealthy},
     finalizers, patch,
+    raw::RawJson,
 };
 use fleet_core::membership::{
     heartbeat::Grace,
@@ -20,32 +21,28 @@ use fleet_runtime::{
     clock::Clock,
     controller::{self, Measures},
     queue::{Next, Queue},
-    writes::{Lane, Target, Writes},
 };
 use jiff::SignedDuration;
-use kube::{
-    Api, Client,
-    api::{DeleteParams, Patch, PatchParams},
-};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 pub use self::cluster_profile::ClusterProfile;
 use self::cluster_profile::{AccessProvider, ClusterProfileStatus, Endpoint, Property, Version};
+use crate::writer::{Part, WriteError, Writer};
 
 /// The manager that profiles name, and the provider of access. Upstream's, which consumers know.
 const MANAGER: &str = "KubeFleet";
 const MANAGER_LABEL: &str = "x-k8s.io/cluster-manager";
-const FIELD_MANAGER: &str = "cluster-inventory-controller";
+/// The field manager of its writes.
+pub(crate) const FIELD_MANAGER: &str = "cluster-inventory-controller";
 
 /// What a pass works with.
 #[derive(Clone)]
 pub(crate) struct Context {
-    pub(crate) client: Client,
     pub(crate) members: Store<MemberCluster>,
     pub(crate) profiles: Store<ClusterProfile>,
     pub(crate) namespace: String,
-    pub(crate) writes: Writes,
+    pub(crate) writer: Writer,
     pub(crate) clock: Clock,
     pub(crate) threshold: SignedDuration,
     pub(crate) grace: Grace,
@@ -54,10 +51,8 @@ pub(crate) struct Context {
 /// Why a pass failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not {0} the ClusterProfile")]
-    Profile(&'static str, #[source] kube::Error),
-    #[error("could not release the MemberCluster")]
-    Member(#[source] kube::Error),
+    #[error(transparent)]
+    Write(#[from] WriteError),
     #[error("could not compare the states of the ClusterProfile")]
     Compare(#[from] serde_json::Error),
 }
@@ -146,142 +141,77 @@ async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
 }
 
 impl Context {
-    fn api(&self) -> Api<ClusterProfile> {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
-
     fn key(&self, member: &Key) -> Key {
         Key::namespaced(self.namespace.clone(), member.name().to_owned())
-    }
-
-    fn target(&self, member: &Key) -> Target {
-        Target::new("clusterprofiles", self.key(member))
     }
 }
 
 async fn delete(ctx: &Context, member: &Key) -> Result<(), Error> {
-    let (api, key) = (ctx.api(), ctx.key(member));
-    let params = DeleteParams::default();
-    let ours = |profile: &ClusterProfile| profile.spec.cluster_manager.name == MANAGER;
-    let body = || {
-        ctx.profiles.get(&key).filter(|profile| ours(profile))?;
-        let (api, params) = (&api, &params);
-        Some(async move { api.delete(member.name(), params).await })
+    let key = ctx.key(member);
+    let found = ctx.profiles.get(&key);
+    let Some(ours) = found.filter(|profile| profile.spec.cluster_manager.name == MANAGER) else {
+        return Ok(());
     };
-    match ctx.writes.write(Lane::Objects, ctx.target(member), member, body).await {
-        None => Ok(()),
-        Some(Err(kube::Error::Api(status))) if status.code == 404 => Ok(()),
-        Some(Err(error)) => Err(Error::Profile("delete", error)),
-        Some(Ok(_)) => {
-            ctx.profiles.deleted(&key, None);
-            tracing::info!(member = %member, "Removed the cluster profile");
-            Ok(())
-        }
+    let uid = ours.metadata.uid.as_deref();
+    if ctx.writer.delete(&ctx.profiles, &key, member, uid).await? {
+        tracing::info!(member = %member, "Removed the cluster profile");
     }
+    Ok(())
 }
 
-/// Takes our finalizer off the MemberCluster.
+/// Takes our finalizer off the MemberCluster. The membership controller does so with its own, in one write; what is left
+/// is one that it has released before the profile was gone.
 async fn release(ctx: &Context, member: &Key) -> Result<(), Error> {
-    let api = Api::<MemberCluster>::all(ctx.client.clone());
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let body = || {
-        let mc = ctx.members.get(member)?;
-        let after: Vec<_> = mc
-            .metadata
-            .finalizers
-            .iter()
-            .flatten()
-            .filter(|f| *f != finalizers::CLUSTER_PROFILE)
-            .cloned()
-            .collect();
-        let patch = patch::pinned(json!({ "metadata": { "finalizers": after } }), &*mc);
-        let (api, params) = (&api, &params);
-        Some(async move { api.patch(member.name(), params, &Patch::Merge(patch)).await })
-    };
-    match ctx
-        .writes
-        .write(
-            Lane::Objects,
-            Target::new("MemberCluster", member.clone()),
-            member,
-            body,
-        )
-        .await
-    {
-        Some(Ok(mc)) if mc.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
-            ctx.members.deleted(member, mc.metadata.uid.as_deref());
-            Ok(())
+    let patch = |mc: &MemberCluster| {
+        let held = mc.metadata.finalizers.as_deref().unwrap_or_default();
+        if held.iter().any(|f| f == finalizers::MEMBER_CLUSTER) {
+            return None;
         }
-        Some(Ok(mc)) => {
-            ctx.members.wrote(mc);
-            Ok(())
-        }
-        Some(Err(kube::Error::Api(status))) if status.code == 404 => Ok(()),
-        Some(Err(error)) => Err(Error::Member(error)),
-        None => Ok(()),
-    }
+        let after: Vec<_> = held.iter().filter(|f| *f != finalizers::CLUSTER_PROFILE).collect();
+        (after.len() < held.len()).then(|| json!({ "metadata": { "finalizers": after } }))
+    };
+    ctx.writer
+        .patch(&ctx.members, member, member, Part::Object, patch)
+        .await?;
+    Ok(())
 }
 
 /// Creates the profile or takes it back to what it should say.
 async fn ensure(ctx: &Context, member: &Key, wanted: &Wanted) -> Result<(), Error> {
-    let (api, key) = (ctx.api(), ctx.key(member));
-    let apply = PatchParams::apply(FIELD_MANAGER).force();
-    let body = || {
-        let found = ctx.profiles.get(&key);
-        let as_it_should = found.is_some_and(|profile| {
+    let key = ctx.key(member);
+    let make = || {
+        let as_it_should = ctx.profiles.get(&key).is_some_and(|profile| {
             let label = profile.metadata.labels.as_ref().and_then(|l| l.get(MANAGER_LABEL));
             profile.spec.display_name == wanted.display_name && label.is_some_and(|l| l == MANAGER)
         });
-        let profile = json!({
-            "apiVersion": "multicluster.x-k8s.io/v1alpha1",
-            "kind": "ClusterProfile",
-            "metadata": { "name": member.name(), "labels": { MANAGER_LABEL: MANAGER } },
-            "spec": { "displayName": wanted.display_name, "clusterManager": { "name": MANAGER } },
-        });
-        let (api, apply) = (&api, &apply);
-        (!as_it_should).then_some(async move { api.patch(member.name(), apply, &Patch::Apply(profile)).await })
+        let profile = || {
+            json!({
+                "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+                "kind": "ClusterProfile",
+                "metadata": { "name": member.name(), "labels": { MANAGER_LABEL: MANAGER } },
+                "spec": { "displayName": wanted.display_name, "clusterManager": { "name": MANAGER } },
+            })
+        };
+        (!as_it_should).then(|| Ok(RawJson::from(profile())))
     };
-    match ctx.writes.write(Lane::Objects, ctx.target(member), member, body).await {
-        None => {}
-        Some(Ok(profile)) => {
-            ctx.profiles.wrote(profile);
-            tracing::info!(member = %member, "Wrote the cluster profile");
-        }
-        Some(Err(error)) => return Err(Error::Profile("apply", error)),
+    if ctx.writer.apply(&ctx.profiles, &key, member, make).await?.is_some() {
+        tracing::info!(member = %member, "Wrote the cluster profile");
     }
 
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     let now = ctx.clock.now();
     let mut failed = None;
-    let body = || {
-        let found = ctx.profiles.get(&key)?;
+    let patch = |found: &ClusterProfile| {
         let before = found.status.clone().unwrap_or_default();
         let after = status(&before, wanted, found.metadata.generation.unwrap_or_default(), now);
         let patch = patch::between(&before, &after)
             .map_err(|error| failed = Some(error))
             .ok()??;
-        let patch = patch::pinned(json!({ "status": patch }), &*found);
-        let (api, params) = (&api, &params);
-        Some(async move { api.patch_status(member.name(), params, &Patch::Merge(patch)).await })
+        Some(json!({ "status": patch }))
     };
-    let answer = ctx.writes.write(Lane::Status, ctx.target(member), member, body).await;
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
-    match answer {
-        None => Ok(()),
-        Some(Ok(profile)) => {
-            ctx.profiles.wrote(profile);
-            Ok(())
-        }
-        Some(Err(error)) => Err(Error::Profile("report on", error)),
-    }
+    ctx.writer
+        .patch(&ctx.profiles, &key, member, Part::Status, patch)
+        .await?;
+    failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn status(

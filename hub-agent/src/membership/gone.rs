@@ -19,7 +19,7 @@ pub(super) async fn pass(ctx: &Context, key: &Key) -> Result<Next, Error> {
         return Ok(Next::Wait);
     };
     if let Action::AwaitNamespace { strip_works: true, .. } = plan.action {
-        works::release_all(ctx, &name).await?;
+        works::release_all(ctx, key, &name).await?;
     }
     Ok(ctx.next(plan.look_again))
 }

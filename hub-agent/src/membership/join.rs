@@ -4,6 +4,7 @@ use fleet_api::{
     cluster::{InternalMemberCluster, MemberCluster},
     labels,
     names::ClusterName,
+    raw::RawJson,
 };
 use fleet_core::membership::join::{Step, World, plan};
 use fleet_runtime::{Key, logs, queue::Next};
@@ -13,13 +14,11 @@ use k8s_openapi::api::{
     rbac::v1::{Role, RoleBinding},
 };
 use kube::Api;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{
-    Context, Error, status, tell, works,
-    write::{Created, Part},
-};
-use crate::cache::in_namespace;
+use super::{Context, Error, status, tell, works};
+use crate::{cache::in_namespace, writer::Part};
 
 pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
     let hub_objects = HubObjects::read(ctx, key);
@@ -86,7 +85,7 @@ async fn carry_out(
             if blocked.strips_works()
                 && let Ok(cluster) = ClusterName::new(key.name())
             {
-                works::release_cleanup(ctx, &cluster.namespace()).await?;
+                works::release_cleanup(ctx, key, &cluster.namespace()).await?;
             }
             return Ok(Some(blocked.to_string()));
         }
@@ -132,8 +131,7 @@ enum Done {
 }
 
 async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Result<Done, Error> {
-    let caches = &ctx.caches;
-    let client = || ctx.client.clone();
+    let (caches, writer) = (&ctx.caches, &ctx.writer);
     let namespace = ClusterName::new(key.name()).map(|c| c.namespace()).unwrap_or_default();
     match step {
         Step::PatchMember {
@@ -151,64 +149,58 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
                 // The plan was made for this one; a conflict makes a new plan.
                 (found.metadata.uid == mc.metadata.uid).then(|| json!({ "metadata": metadata }))
             };
-            ctx.patch(&Api::all(client()), &caches.members, key, Part::Object, patch)
-                .await?;
+            writer.patch(&caches.members, key, key, Part::Object, patch).await?;
         }
         Step::CreateNamespace(namespace) => {
-            if ctx
-                .create(&Api::all(client()), &caches.namespaces, namespace.as_ref())
-                .await?
-                == Created::Before
-            {
+            let (object, make) = (Key::of(namespace.as_ref()), || Some(raw(namespace.as_ref())));
+            let created = writer.create(&caches.namespaces, &object, key, make).await?;
+            if created.is_none() {
                 return Ok(Done::NamespaceThere);
             }
         }
-        Step::LabelNamespace { name } => {
-            let wanted = Namespace {
-                metadata: kube::api::ObjectMeta {
-                    name: Some(name.clone()),
-                    labels: Some([(labels::IS_FLEET_RESOURCE.to_owned(), labels::TRUE.to_owned())].into()),
-                    ..Default::default()
-                },
-                ..Namespace::default()
-            };
-            ctx.apply(&Api::all(client()), &caches.namespaces, &wanted).await?;
-        }
+        Step::LabelNamespace { name } => label_namespace(ctx, key, name).await?,
         Step::CreateRole(role) | Step::UpdateRole(role) => {
-            ctx.apply(&Api::namespaced(client(), &namespace), &caches.roles, role.as_ref())
-                .await?;
+            let (object, make) = (Key::of(role.as_ref()), || Some(raw(role.as_ref())));
+            writer.apply(&caches.roles, &object, key, make).await?;
         }
         Step::CreateRoleBinding(binding) | Step::UpdateRoleBinding(binding) => {
-            ctx.apply(
-                &Api::namespaced(client(), &namespace),
-                &caches.role_bindings,
-                binding.as_ref(),
-            )
-            .await?;
+            let (object, make) = (Key::of(binding.as_ref()), || Some(raw(binding.as_ref())));
+            writer.apply(&caches.role_bindings, &object, key, make).await?;
         }
         Step::ReplaceRoleBinding(binding) => {
-            let api = Api::<RoleBinding>::namespaced(client(), &namespace);
-            ctx.delete(&api, &Key::of(binding.as_ref()), None).await?;
-            ctx.apply(&api, &caches.role_bindings, binding.as_ref()).await?;
+            let (object, make) = (Key::of(binding.as_ref()), || Some(raw(binding.as_ref())));
+            writer.delete(&caches.role_bindings, &object, key, None).await?;
+            writer.apply(&caches.role_bindings, &object, key, make).await?;
         }
         Step::CreateInternal(imc) => {
-            ctx.create(&Api::namespaced(client(), &namespace), &caches.internals, imc.as_ref())
-                .await?;
+            let (object, make) = (Key::of(imc.as_ref()), || Some(raw(imc.as_ref())));
+            writer.create(&caches.internals, &object, key, make).await?;
         }
         Step::PatchInternal { spec, annotations } => {
-            let api = Api::namespaced(client(), &namespace);
+            let object = in_namespace(&namespace, key.name());
             let patch = |_: &InternalMemberCluster| Some(internal_patch(spec.as_ref(), annotations));
-            ctx.patch(
-                &api,
-                &caches.internals,
-                &in_namespace(&namespace, key.name()),
-                Part::Object,
-                patch,
-            )
-            .await?;
+            writer
+                .patch(&caches.internals, &object, key, Part::Object, patch)
+                .await?;
         }
     }
     Ok(Done::Yes)
+}
+
+/// Puts the fleet's label on a member namespace, whatever else it carries.
+pub(super) async fn label_namespace(ctx: &Context, key: &Key, name: &str) -> Result<(), Error> {
+    let labelled = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": { "name": name, "labels": { labels::IS_FLEET_RESOURCE: labels::TRUE } },
+    });
+    let (object, make) = (Key::cluster(name), || Some(Ok(RawJson::from(labelled))));
+    ctx.writer.apply(&ctx.caches.namespaces, &object, key, make).await?;
+    Ok(())
+}
+
+fn raw<K: Serialize>(object: &K) -> serde_json::Result<RawJson> {
+    RawJson::from_serialize(object)
 }
 
 /// A merge patch of an InternalMemberCluster.

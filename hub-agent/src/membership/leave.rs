@@ -1,18 +1,23 @@
 //! A MemberCluster that is being deleted: the member is asked to leave, then everything of it on the hub goes.
 
 use fleet_api::{
+    annotations::LEAVE_SINCE,
     cluster::{InternalMemberCluster, MemberCluster},
     finalizers,
     names::ClusterName,
 };
-use fleet_core::membership::leave::{Action, LEAVE_SINCE, World, plan};
+use fleet_core::membership::leave::{Action, World, plan};
 use fleet_runtime::{Key, queue::Next};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::json;
 
-use super::{Context, Error, join::internal_patch, status, tell, works, write::Part};
-use crate::cache::in_namespace;
+use super::{
+    Context, Error,
+    join::{internal_patch, label_namespace},
+    status, tell, works,
+};
+use crate::{cache::in_namespace, writer::Part};
 
 pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
     let Ok(cluster) = ClusterName::new(key.name()) else {
@@ -34,29 +39,17 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
     match plan.action {
         Action::Nothing => return Ok(Next::Wait),
         Action::RemoveFinalizer => {
-            // Nothing is let go because a cache does not have it.
-            let namespaces = Api::<Namespace>::all(ctx.client.clone());
-            let live = namespaces.get_opt(&name).await;
-            let live = live.map_err(|source| Error::Read {
-                kind: "Namespace",
-                name: name.clone(),
-                source,
-            })?;
-            let ours = live.filter(|live| {
-                live.metadata
-                    .owner_references
-                    .iter()
-                    .flatten()
-                    .any(|o| Some(&o.uid) == mc.metadata.uid.as_ref())
-            });
-            match ours {
-                None => release(ctx, key).await?,
-                Some(live) => clean_up(ctx, &name, live.metadata.uid.as_deref()).await?,
+            if is_gone(ctx, key, mc, &name).await? {
+                release(ctx, key).await?;
+            } else {
+                // It has lost its label: with it the caches show it again, and it is cleaned up like any other.
+                label_namespace(ctx, key, &name).await?;
             }
         }
         Action::AwaitNamespace { strip_works, overdue } => {
+            ctx.remember(key, |seen| seen.namespace_going = true);
             if strip_works {
-                works::release_all(ctx, &name).await?;
+                works::release_all(ctx, key, &name).await?;
             }
             if let Some(overdue) = overdue {
                 status::write(ctx, key, imc.as_deref(), Some(&overdue)).await?;
@@ -69,50 +62,62 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
                 tell(&ctx.events, mc, &event);
             }
             tracing::info!(member = %key, reason = ?reason, "Cleaning up after a member");
-            clean_up(ctx, &name, namespace.as_ref().and_then(|n| n.metadata.uid.as_deref())).await?;
+            works::release_all(ctx, key, &name).await?;
+            let (store, uid) = (&ctx.caches.namespaces, namespace.and_then(|n| n.metadata.uid.clone()));
+            let namespace = Key::cluster(name);
+            ctx.writer.delete(store, &namespace, key, uid.as_deref()).await?;
         }
         Action::AskToLeave { spec, since } => {
-            let api = Api::<InternalMemberCluster>::namespaced(ctx.client.clone(), &name);
             let annotations = [(LEAVE_SINCE.to_owned(), since.to_string())].into();
             let patch = |_: &InternalMemberCluster| Some(internal_patch(Some(&spec), &annotations));
-            ctx.patch(
-                &api,
-                &ctx.caches.internals,
-                &in_namespace(&name, cluster.as_str()),
-                Part::Object,
-                patch,
-            )
-            .await?;
+            let (store, internal) = (&ctx.caches.internals, in_namespace(&name, cluster.as_str()));
+            ctx.writer.patch(store, &internal, key, Part::Object, patch).await?;
             tracing::info!(member = %key, "Asked the member to leave");
-            status::write(ctx, key, imc.as_deref(), None).await?;
         }
-        Action::AwaitMember => {
-            status::write(ctx, key, imc.as_deref(), None).await?;
+        Action::AwaitMember { show } => {
+            if show {
+                status::write(ctx, key, imc.as_deref(), None).await?;
+            }
         }
     }
     Ok(ctx.next(plan.look_again))
 }
 
-/// Takes the finalizers off all Works, then deletes the namespace with everything in it.
-async fn clean_up(ctx: &Context, namespace: &str, uid: Option<&str>) -> Result<(), Error> {
-    works::release_all(ctx, namespace).await?;
-    let api = Api::<Namespace>::all(ctx.client.clone());
-    ctx.delete(&api, &Key::cluster(namespace.to_owned()), uid).await
+/// Whether the namespace is gone. Nothing is let go because a cache does not have it, unless it was seen going.
+async fn is_gone(ctx: &Context, key: &Key, mc: &MemberCluster, name: &str) -> Result<bool, Error> {
+    if ctx.seen.lock().get(key).is_some_and(|seen| seen.namespace_going) {
+        return Ok(true);
+    }
+    let live = Api::<Namespace>::all(ctx.client.clone()).get_opt(name).await;
+    let live = live.map_err(|source| Error::Read {
+        kind: "Namespace",
+        name: name.to_owned(),
+        source,
+    })?;
+    let is_ours = |namespace: Namespace| {
+        let mut owners = namespace.metadata.owner_references.into_iter().flatten();
+        owners.any(|owner| Some(&owner.uid) == mc.metadata.uid.as_ref())
+    };
+    Ok(!live.is_some_and(is_ours))
 }
 
-/// Takes our finalizer off the MemberCluster.
+/// Takes our finalizers off the MemberCluster: the inventory's in the same write, once its profile is gone or nobody
+/// exports profiles any more.
 async fn release(ctx: &Context, key: &Key) -> Result<(), Error> {
-    let api = Api::<MemberCluster>::all(ctx.client.clone());
     let patch = |mc: &MemberCluster| {
         let before = mc.metadata.finalizers.as_deref().unwrap_or_default();
-        // The inventory's finalizer outlives a switched-off inventory, and nobody else would take it off.
-        let ours = |f: &str| {
-            f == finalizers::MEMBER_CLUSTER || (!ctx.settings.export_profiles && f == finalizers::CLUSTER_PROFILE)
-        };
+        let profiles = ctx.caches.profiles.as_ref().zip(ctx.settings.profiles_in.as_deref());
+        let exported =
+            profiles.is_some_and(|(store, namespace)| store.get(&in_namespace(namespace, key.name())).is_some());
+        let ours = |f: &str| f == finalizers::MEMBER_CLUSTER || (!exported && f == finalizers::CLUSTER_PROFILE);
         let after: Vec<_> = before.iter().filter(|f| !ours(f)).collect();
         (after.len() < before.len()).then(|| json!({ "metadata": { "finalizers": after } }))
     };
-    if ctx.patch(&api, &ctx.caches.members, key, Part::Object, patch).await? {
+    let released = ctx
+        .writer
+        .patch(&ctx.caches.members, key, key, Part::Object, patch)
+        .await?;
+    if released.is_some() {
         tracing::info!(member = %key, "Let the member go");
     }
     Ok(())

@@ -9,7 +9,6 @@ mod join;
 mod leave;
 mod status;
 mod works;
-mod write;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -27,7 +26,6 @@ use fleet_runtime::{
     controller::{self, Measures},
     events::{Recorder, Severity},
     queue::{Next, Queue},
-    writes::Writes,
 };
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, Resource};
@@ -36,27 +34,42 @@ use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::Caches;
+use crate::{
+    cache::Caches,
+    session::{HeldWork, Works},
+    writer::{WriteError, Writer},
+};
 
 /// What a pass works with.
 #[derive(Clone)]
 pub(crate) struct Context {
+    /// For what the caches do not show.
     pub(crate) client: Client,
     pub(crate) caches: Caches,
-    pub(crate) writes: Writes,
+    pub(crate) works: Works,
+    pub(crate) writer: Writer,
     pub(crate) events: Recorder,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) results: Results,
-    /// The InternalMemberCluster that each MemberCluster was last judged by.
-    pub(crate) seen: Arc<Mutex<HashMap<Key, String>>>,
+    pub(crate) seen: Arc<Mutex<HashMap<Key, Seen>>>,
+}
+
+/// What was seen of a member that its objects no longer tell.
+#[derive(Clone, Default)]
+pub(crate) struct Seen {
+    /// The uid of the InternalMemberCluster that the MemberCluster was last judged by.
+    internal: Option<String>,
+    /// Its namespace was going: once it is not there any more, it is gone.
+    namespace_going: bool,
 }
 
 /// What the flags and the channel say.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) networking: bool,
-    pub(crate) export_profiles: bool,
+    /// The namespace of ClusterProfiles, if they are exported.
+    pub(crate) profiles_in: Option<String>,
     pub(crate) force_delete_wait: SignedDuration,
     pub(crate) unhealthy_threshold: SignedDuration,
     pub(crate) grace: Grace,
@@ -71,7 +84,7 @@ impl Settings {
         use base64::{Engine, engine::general_purpose::STANDARD};
         core_join::Settings {
             networking: self.networking,
-            export_profiles: self.export_profiles,
+            export_profiles: self.profiles_in.is_some(),
             channel_endpoint: self.endpoint.clone(),
             channel_ca: self.ca.borrow().as_ref().map(|pem| STANDARD.encode(pem.as_bytes())),
         }
@@ -119,13 +132,8 @@ impl Results {
 /// Why a pass failed. Users see it in `ReadyToJoin`; the pass is repeated with a growing delay.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not {verb} {kind} {name}")]
-    Write {
-        verb: &'static str,
-        kind: &'static str,
-        name: String,
-        source: kube::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] WriteError),
     #[error("could not read {kind} {name}")]
     Read {
         kind: &'static str,
@@ -156,6 +164,10 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
             )),
             controller::feed(caches.role_bindings.subscribe(), queue.clone(), |change| by_namespace(
                 change.key.namespace()
+            )),
+            controller::feed(ctx.works.store.subscribe(), queue.clone(), |change| held_up(
+                &ctx.caches,
+                change
             )),
             new_ca(&ctx, &queue),
         )
@@ -214,6 +226,14 @@ fn by_namespace(namespace: Option<&str>) -> Option<Key> {
         .map(|cluster| Key::cluster(cluster.as_str().to_owned()))
 }
 
+/// A Work keeps a namespace from going; elsewhere it is no concern of membership.
+fn held_up(caches: &Caches, change: &Change<HeldWork>) -> Option<Key> {
+    let key = by_namespace(change.key.namespace()).filter(|_| change.new.is_some())?;
+    let namespace = Key::cluster(change.key.namespace()?);
+    let going = caches.namespaces.get(&namespace)?.metadata.deletion_timestamp.is_some();
+    going.then_some(key)
+}
+
 /// A heartbeat alone moves no more than a timer, which looks by itself when it is due; unless the cluster was lost.
 fn member_changed(change: &Change<MemberCluster>) -> Option<Key> {
     let quiet = |agents: &[AgentStatus]| {
@@ -244,6 +264,11 @@ fn member_changed(change: &Change<MemberCluster>) -> Option<Key> {
 }
 
 impl Context {
+    /// Changes what is remembered of a member.
+    fn remember(&self, key: &Key, change: impl FnOnce(&mut Seen)) {
+        change(self.seen.lock().entry(key.clone()).or_default());
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -1,17 +1,13 @@
 //! MemberCluster status: judged and written in one place.
 
-use fleet_api::{
-    cluster::{InternalMemberCluster, MemberCluster},
-    events::MemberClusterEvent,
-    patch,
-};
+use fleet_api::{cluster::InternalMemberCluster, events::MemberClusterEvent, patch};
 use fleet_core::membership::status::judge;
 use fleet_runtime::Key;
 use jiff::Timestamp;
-use kube::Api;
 use serde_json::json;
 
-use super::{Context, Error, tell, write::Part};
+use super::{Context, Error, tell};
+use crate::writer::Part;
 
 /// Writes what the MemberCluster should say, if it says anything else. Returns when that changes by time alone.
 ///
@@ -22,11 +18,11 @@ pub(super) async fn write(
     imc: Option<&InternalMemberCluster>,
     not_ready: Option<&str>,
 ) -> Result<Option<Timestamp>, Error> {
-    let previous = ctx.seen.lock().get(key).cloned();
+    let previous = ctx.seen.lock().get(key).and_then(|seen| seen.internal.clone());
     let (mut look_again, mut events, mut failed) = (None, Vec::new(), None);
-    let api = Api::<MemberCluster>::all(ctx.client.clone());
     let wrote = ctx
-        .patch(&api, &ctx.caches.members, key, Part::Status, |mc| {
+        .writer
+        .patch(&ctx.caches.members, key, key, Part::Status, |mc| {
             let judged = judge(
                 mc,
                 imc,
@@ -51,9 +47,9 @@ pub(super) async fn write(
         return Err(Error::Compare(key.to_string(), error));
     }
     if let Some(uid) = imc.and_then(|imc| imc.metadata.uid.clone()) {
-        ctx.seen.lock().insert(key.clone(), uid);
+        ctx.remember(key, |seen| seen.internal = Some(uid));
     }
-    if wrote && let Some(mc) = ctx.caches.members.get(key) {
+    if let Some(mc) = wrote {
         for event in events {
             match event {
                 MemberClusterEvent::Joined => ctx.results.count_joined(),

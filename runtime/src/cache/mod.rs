@@ -60,6 +60,7 @@ struct Inner<K> {
     indexes: Vec<Box<dyn Maintain<K>>>,
     subscribers: Mutex<Vec<Weak<Pending<K>>>>,
     prune: fn(&mut K),
+    lingers: fn(&K) -> bool,
     synced: channel::Sender<bool>,
     progress: channel::Sender<u64>,
     state: channel::Sender<State>,
@@ -158,6 +159,7 @@ pub struct Builder<K> {
     name: &'static str,
     indexes: Vec<Box<dyn Maintain<K>>>,
     prune: fn(&mut K),
+    lingers: fn(&K) -> bool,
 }
 
 impl<K: Resource + Send + Sync + 'static> Builder<K> {
@@ -174,15 +176,27 @@ impl<K: Resource + Send + Sync + 'static> Builder<K> {
         self
     }
 
+    /// Which objects stay for a while after they were deleted although they have no finalizers.
+    pub fn lingers(mut self, lingers: fn(&K) -> bool) -> Self {
+        self.lingers = lingers;
+        self
+    }
+
     /// The store, empty.
     pub fn build(self) -> Store<K> {
-        let Self { name, indexes, prune } = self;
+        let Self {
+            name,
+            indexes,
+            prune,
+            lingers,
+        } = self;
         Store(Arc::new(Inner {
             name,
             table: RwLock::new(Table::new()),
             indexes,
             subscribers: Mutex::default(),
             prune,
+            lingers,
             synced: channel::Sender::new(false),
             progress: channel::Sender::new(0),
             state: channel::Sender::new(State::Starting),
@@ -209,6 +223,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             name,
             indexes: Vec::new(),
             prune: prune::<K>,
+            lingers: |_| false,
         }
     }
 
@@ -281,8 +296,8 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// Only for answers. Where a request timed out nobody knows what happened, and the watch will tell.
     pub fn wrote(&self, mut answer: K) -> Arc<K> {
         (self.0.prune)(&mut answer);
-        let answer = Arc::new(answer);
-        self.update(|table, diffs| table.wrote(answer.clone(), diffs));
+        let (lingers, answer) = ((self.0.lingers)(&answer), Arc::new(answer));
+        self.update(|table, diffs| table.wrote(answer.clone(), lingers, diffs));
         answer
     }
 

@@ -238,11 +238,13 @@ impl<K: Resource> Table<K> {
         }
     }
 
-    /// Takes the answer to an own write. Returns whether it was news.
-    pub(super) fn wrote(&mut self, object: Arc<K>, out: &mut Vec<Diff<K>>) -> bool {
+    /// Takes the answer to an own write. Returns whether it was news. `lingers`: something that is no finalizer keeps it
+    /// once it is deleted.
+    pub(super) fn wrote(&mut self, object: Arc<K>, lingers: bool, out: &mut Vec<Diff<K>>) -> bool {
         let meta = object.meta();
         let (key, version) = (Key::of(&*object), version(meta));
         if meta.deletion_timestamp.is_some()
+            && !lingers
             && meta.finalizers.as_ref().is_none_or(Vec::is_empty)
             && meta.deletion_grace_period_seconds.is_none_or(|secs| secs == 0)
         {

@@ -33,14 +33,14 @@ fn a_new_member_is_ready_to_join_and_nothing_else() {
 
 #[test]
 fn before_any_report_the_join_state_is_unknown() {
-    let judged = judge(
-        &member("c1"),
-        Some(&internal("c1", "i1")),
-        None,
-        None,
-        &SETTINGS,
-        at(10),
-    );
+    let mut imc = internal("c1", "i1");
+    imc.metadata.creation_timestamp = Some(Time(at(10)));
+    let judge = |now| judge(&member("c1"), Some(&imc), None, None, &SETTINGS, at(now));
+    let at_first = judge(14);
+    assert_eq!(line(&at_first.status, "Joined"), "absent", "an agent may be on its way");
+    assert_eq!(at_first.look_again, Some(at(15)));
+    assert_eq!(at_first.events, [Event::ReadyToJoin]);
+    let judged = judge(15);
     assert_eq!(
         line(&judged.status, "Joined"),
         "Unknown MemberClusterJoinStateUnknown: \
@@ -144,6 +144,21 @@ fn another_internal_member_cluster_voids_what_the_old_one_said() {
     let judged = judge(&mc, Some(&internal("c1", "i2")), Some("i1"), None, &SETTINGS, at(10)).status;
     assert!(judged.agent_status.is_empty());
     assert!(line(&judged, "Joined").starts_with("Unknown "));
+}
+
+#[test]
+fn a_word_older_than_its_internal_member_cluster_was_said_to_another() {
+    let mc = member("c1").reporting(speaking(5, "True"));
+    for (created, joined) in [(5, "True"), (6, "Unknown")] {
+        let mut imc = internal("c1", "i2");
+        imc.metadata.creation_timestamp = Some(Time(at(created)));
+        // Nobody remembers: this is the first look of a new leader.
+        let judged = judge(&mc, Some(&imc), None, None, &SETTINGS, at(20));
+        assert!(
+            line(&judged.status, "Joined").starts_with(joined),
+            "created at {created}"
+        );
+    }
 }
 
 #[test]

@@ -313,6 +313,25 @@ async fn with_the_api_server_away_the_newest_report_is_kept_and_written_once() {
 }
 
 #[tokio::test]
+async fn a_report_in_flight_is_stored_and_answered_before_the_hub_stops() {
+    let hub = Hub::start().await;
+    hub.member("a");
+    hub.work("a", "w", &[FINALIZER]);
+    let mut member = hub.connect("a").await;
+    hub.api.set_down(true);
+    member.say(MemberMessage::WorkStatus(report("w"))).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    hub.stop.cancel();
+    hub.api.set_down(false);
+    assert_eq!(member.ack().await.outcome, Outcome::Persisted);
+    assert_eq!(
+        hub.api.get(&work_path("a", "w"))["status"]["conditions"][0]["type"],
+        "Applied"
+    );
+    assert_eq!(member.rejected().await.0, RejectCode::Unavailable);
+}
+
+#[tokio::test]
 async fn too_many_reports_at_once_are_put_off_and_heartbeats_go_on() {
     let mut settings = Settings::default();
     settings.limits.max_in_flight = 4;
