@@ -1,77 +1,26 @@
 //! Whether a cluster may be chosen for new placements, why not, and until when that is so.
 
+use std::time::Duration;
+
 use fleet_api::cluster::{AgentType, MemberCluster};
+use fleet_api::conditions::decision::Ineligible;
 use fleet_api::conditions::{Status, find, member_agent};
 use jiff::{SignedDuration, Timestamp};
 
 use super::heartbeat::{add, just_after, period};
 
-/// May be chosen, or why not.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Eligibility {
-    /// It may.
-    Eligible {
-        /// When that ends if nothing is heard.
-        until: Timestamp,
-    },
-    /// It may not. Never ends by time alone.
-    Ineligible(Ineligible),
-}
-
-/// Why a cluster may not be chosen.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs, reason = "the texts say it")]
-pub enum Ineligible {
-    Left,
-    NotOnline,
-    NoHeartbeat { minutes: f64 },
-    NotJoined,
-    NoHealth,
-    Unhealthy { minutes: f64 },
-}
-
-impl std::fmt::Display for Ineligible {
-    /// The words that people find in scheduling decisions.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Left => f.write_str("cluster has left the fleet"),
-            Self::NotOnline => f.write_str("cluster is not connected to the fleet: member agent not online yet"),
-            Self::NoHeartbeat { minutes } => write!(
-                f,
-                "cluster is not connected to the fleet: no recent heartbeat signals (last received {minutes:.2} minutes ago)"
-            ),
-            Self::NotJoined => f.write_str("cluster is not connected to the fleet: member agent not joined yet"),
-            Self::NoHealth => f.write_str(
-                "cluster is not connected to the fleet: health condition from member agent is not available",
-            ),
-            Self::Unhealthy { minutes } => write!(
-                f,
-                "cluster is not connected to the fleet: unhealthy for a prolonged period of time (last transitioned \
-                 {minutes:.2} minutes ago)"
-            ),
-        }
-    }
-}
+/// The age of a heartbeat that never came: as old as can be, which upstream shows as this.
+const NEVER: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
 
 /// How long silence or sickness is overlooked: five minutes, or three periods where those are longer.
 pub fn limit(period_seconds: i32) -> SignedDuration {
     SignedDuration::from_mins(5).max(period(period_seconds) * 3)
 }
 
+/// Until when the cluster may be chosen if nothing is heard from it, or why it may not, which never ends by time alone.
+///
 /// The first test that fails decides. Only the member agent's word counts, whatever generation it speaks of.
-pub fn eligibility(mc: &MemberCluster, now: Timestamp) -> Eligibility {
-    match check(mc, now) {
-        Ok(until) => Eligibility::Eligible { until },
-        Err(why) => Eligibility::Ineligible(why),
-    }
-}
-
-/// Whether the cluster may be chosen.
-pub fn is_eligible(mc: &MemberCluster, now: Timestamp) -> bool {
-    check(mc, now).is_ok()
-}
-
-fn check(mc: &MemberCluster, now: Timestamp) -> Result<Timestamp, Ineligible> {
+pub fn eligibility(mc: &MemberCluster, now: Timestamp) -> Result<Timestamp, Ineligible> {
     if mc.metadata.deletion_timestamp.is_some() {
         return Err(Ineligible::Left);
     }
@@ -80,17 +29,12 @@ fn check(mc: &MemberCluster, now: Timestamp) -> Result<Timestamp, Ineligible> {
         .as_ref()
         .and_then(|s| s.agent(&AgentType::MemberAgent))
         .ok_or(Ineligible::NotOnline)?;
-    let last = agent
-        .last_received_heartbeat
-        .as_ref()
-        .map(|t| t.0)
-        .ok_or(Ineligible::NotOnline)?;
+    let last = agent.last_received_heartbeat.as_ref().map(|t| t.0);
+    let last = last.ok_or(Ineligible::HeartbeatLost(NEVER))?;
     let limit = limit(mc.spec.heartbeat_period_seconds);
     let silent = now.duration_since(last);
     if silent > limit {
-        return Err(Ineligible::NoHeartbeat {
-            minutes: minutes(silent),
-        });
+        return Err(Ineligible::HeartbeatLost(silent.unsigned_abs()));
     }
     let joined = find(&agent.conditions, member_agent::Joined::TYPE);
     if joined.is_none_or(|c| Status::of(c) != Status::True) {
@@ -102,15 +46,11 @@ fn check(mc: &MemberCluster, now: Timestamp) -> Result<Timestamp, Ineligible> {
         let since = healthy.last_transition_time.0;
         let sick = now.duration_since(since);
         if sick > limit {
-            return Err(Ineligible::Unhealthy { minutes: minutes(sick) });
+            return Err(Ineligible::Unhealthy(sick.unsigned_abs()));
         }
         until = until.min(just_after(add(since, limit)));
     }
     Ok(until)
-}
-
-fn minutes(duration: SignedDuration) -> f64 {
-    duration.as_secs_f64() / 60.0
 }
 
 #[cfg(test)]
@@ -127,12 +67,14 @@ mod tests {
         member("c1").reporting(agent)
     }
 
+    fn is_eligible(mc: &MemberCluster, now: Timestamp) -> bool {
+        eligibility(mc, now).is_ok()
+    }
+
     #[track_caller]
     fn text(mc: &MemberCluster, now: i64, expected: &str) {
-        match eligibility(mc, at(now)) {
-            Eligibility::Ineligible(why) => assert_eq!(why.to_string(), expected),
-            eligible @ Eligibility::Eligible { .. } => panic!("{eligible:?}"),
-        }
+        let why = eligibility(mc, at(now)).expect_err("ineligible");
+        assert_eq!(why.to_string(), expected);
     }
 
     #[test]
@@ -174,8 +116,13 @@ mod tests {
         text(&stale_and_sick.clone().deleting(1), 999, "cluster has left the fleet");
         assert!(matches!(
             eligibility(&stale_and_sick, at(999)),
-            Eligibility::Ineligible(Ineligible::NoHeartbeat { .. })
+            Err(Ineligible::HeartbeatLost(_))
         ));
+        text(
+            &mc(None, None, None),
+            1,
+            "cluster is not connected to the fleet: no recent heartbeat signals (last received 153722867.28 minutes ago)",
+        );
     }
 
     #[test]
@@ -185,9 +132,7 @@ mod tests {
             mc(Some(100), Some("True"), Some(("False", 50))),
             mc(Some(100), Some("True"), Some(("Unknown", 150))),
         ] {
-            let Eligibility::Eligible { until } = eligibility(&mc, at(200)) else {
-                panic!("eligible at 200")
-            };
+            let until = eligibility(&mc, at(200)).expect("eligible at 200");
             assert!(is_eligible(&mc, until - SignedDuration::from_millis(1)));
             assert!(!is_eligible(&mc, until));
         }

@@ -4,7 +4,7 @@
 //! MemberCluster ──join──► namespace, Role, RoleBinding, InternalMemberCluster ──► the member reports
 //!       ▲                                                                              │
 //!       └── status: agents, properties, Joined, Healthy ◄──────────────────────────────┘
-//!       └── eligibility · wake (scheduler) · profile (inventory) · leave (deletion)
+//!       └── eligibility (scheduler) · profile (inventory) · leave (deletion)
 //! ```
 //!
 //! The hub agent's membership controller carries these plans out; `properties` is the member agent's.
@@ -20,4 +20,3 @@ pub mod profile;
 pub mod properties;
 pub mod status;
 pub mod validate;
-pub mod wake;

@@ -12,7 +12,7 @@ use fleet_api::{annotations, finalizers};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::plugins::cluster_eligibility;
+use crate::membership::eligibility::eligibility;
 
 /// Everything that one decision depends on. Clusters and bindings may come in any order.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ impl<'a> Cluster<'a> {
     pub fn new(object: &'a MemberCluster, now: Timestamp) -> Self {
         let status = object.status.as_ref();
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let (ineligible, ineligible_from) = match cluster_eligibility::of(object, now) {
+        let (ineligible, ineligible_from) = match eligibility(object, now) {
             // Nothing can join under such a name, whatever the status says, and nothing could be placed there.
             Ok(_) if ClusterName::new(name).is_err() => (Some(Ineligible::NotOnline), None),
             Ok(until) => (None, Some(until)),
