@@ -183,6 +183,7 @@ impl Member {
             let context = session::Context {
                 settings: self.settings.clone(),
                 credential: self.credential.clone(),
+                platform_labels: properties::platform_labels(&self.options.properties),
                 cluster_uid,
                 lease_transitions: u64::from(term.transitions().max(0).unsigned_abs()),
                 instance_id: self.instance_id.clone(),

@@ -94,7 +94,8 @@ pub struct PropertyArgs {
     #[arg(long, env = "FLEET_REGION", default_value = "")]
     pub region: String,
 
-    /// Accepted but not read.
+    /// Azure's cloud provider configuration. With the azure provider its location, resource group and subscription become
+    /// labels of the MemberCluster, where nobody has set them.
     #[arg(
         long,
         env = "FLEET_CLOUD_CONFIG",

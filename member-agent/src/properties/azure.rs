@@ -40,6 +40,10 @@ impl Provider for Azure {
         })
     }
 
+    fn hindrance(&self) -> Option<String> {
+        self.cluster.hindrance()
+    }
+
     fn collect(&self) -> BoxFuture<'_, Collected> {
         Box::pin(async move {
             let mut collected = common(&self.cluster, &self.version, &self.identity, &self.clock).await;

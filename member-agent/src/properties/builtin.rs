@@ -76,6 +76,10 @@ impl Provider for BuiltIn {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    fn hindrance(&self) -> Option<String> {
+        self.cluster.hindrance()
+    }
+
     fn collect(&self) -> BoxFuture<'_, Collected> {
         Box::pin(async move {
             let mut collected = common(&self.cluster, &self.version, &self.identity, &self.clock).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_core::membership::properties::{Amounts, Namespaces, Usage};
-use fleet_runtime::cache::{Change, Selection, State, Store, plain};
+use fleet_runtime::cache::{Change, Reason, Selection, State, Store, plain};
 use futures::future::join_all;
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
@@ -137,6 +137,28 @@ impl Cluster {
             let _ = state.wait_for(|state| *state == State::Watching).await;
         });
         join_all(working).await;
+    }
+
+    /// What keeps the sums from being true: the first watch that fails, and why.
+    pub fn hindrance(&self) -> Option<String> {
+        let watches = [
+            Some((self.nodes.name(), self.nodes.state())),
+            self.pods.as_ref().map(|store| (store.name(), store.state())),
+            self.namespaces.as_ref().map(|store| (store.name(), store.state())),
+        ];
+        watches
+            .into_iter()
+            .flatten()
+            .find_map(|(kind, state)| match &*state.borrow() {
+                State::Failing {
+                    reason: Reason::Forbidden,
+                    ..
+                } => Some(format!(
+                    "the agent may not list and watch {kind} of this cluster (Forbidden): grant it that"
+                )),
+                State::Failing { message, .. } => Some(format!("{kind} cannot be watched: {message}")),
+                State::Starting | State::Watching => None,
+            })
     }
 
     /// Reads the sums.

@@ -3,7 +3,10 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use fleet_api::{
-    conditions::properties::{CollectionSucceeded, ProviderStarted},
+    conditions::{
+        Words as _,
+        properties::{CollectionSucceeded, ProviderStarted},
+    },
     events::InternalMemberClusterEvent as Event,
 };
 use fleet_runtime::backoff::Backoff;
@@ -91,17 +94,22 @@ impl Collector {
             return Report::failed(&CollectionSucceeded::TooManyCalls);
         };
         let (sender, answer) = oneshot::channel::<Collected>();
+        let asked = provider.clone();
         self.tasks.spawn(async move {
-            let collected = provider.collect().await;
+            let collected = asked.collect().await;
             // Nobody waits any more if it took too long.
             let _ = sender.send(collected);
             drop(permit);
         });
         // A panic ends the call without an answer, which is as good as none.
         let Ok(Ok(collected)) = timeout(PATIENCE, answer).await else {
-            tracing::warn!("The property provider does not respond in time");
+            let hindrance = provider.hindrance();
+            tracing::warn!(hindrance, "The property provider does not respond in time");
             (self.announce)(Event::ProviderTimedOut);
-            return Report::failed(&CollectionSucceeded::TimedOut);
+            return match hindrance {
+                Some(hindrance) => Report::failed(&CollectionSucceeded::TimedOut.with_detail(hindrance)),
+                None => Report::failed(&CollectionSucceeded::TimedOut),
+            };
         };
         Report {
             collected: Some(collected),

@@ -12,12 +12,13 @@ mod builtin;
 mod cluster;
 mod collector;
 mod lean;
+mod platform;
 mod prices;
 mod version;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fleet_api::{conditions::properties::CollectionSucceeded, events::InternalMemberClusterEvent};
+use fleet_api::{conditions::ConditionState, events::InternalMemberClusterEvent};
 use fleet_core::membership::properties::{Cadence, Change};
 use fleet_proto::convert::{Condition, Properties, PropertyValue, ResourceUsage};
 use fleet_runtime::clock::Clock;
@@ -33,6 +34,7 @@ pub use self::{
     builtin::{BuiltIn, Identity},
     cluster::Cluster,
     collector::Collector,
+    platform::platform_labels,
     prices::PriceFile,
     version::Version,
 };
@@ -45,6 +47,11 @@ pub trait Provider: Send + Sync + 'static {
 
     /// What is true now. Nothing is waited for longer than a few seconds; the call itself may take its time.
     fn collect(&self) -> BoxFuture<'_, Collected>;
+
+    /// What keeps it from answering, if it knows.
+    fn hindrance(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a provider found.
@@ -120,7 +127,7 @@ impl Report {
     }
 
     /// A collection that failed.
-    fn failed(state: &CollectionSucceeded) -> Self {
+    fn failed(state: &impl ConditionState) -> Self {
         Self {
             collected: None,
             conditions: vec![said(state)],

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use fleet_api::conditions::properties::CollectionSucceeded;
 use fleet_proto::convert;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody};

@@ -24,6 +24,9 @@ use crate::hub::{client, credential::Credential, endpoint::Endpoint, settings::S
 
 /// A hub that is gone is noticed in seconds, and a slow network still gets through.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer to a keep-alive may take. Whatever the period: no link that people use is slower than the lower
+/// bound, and a session that a slow link ends with every ping would never stay.
+const ALIVE_TIMEOUT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
 /// The hub reads and writes objects before it answers.
 pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 /// Messages between us and the connection. Few, so that the newest state is chosen late.
@@ -67,13 +70,13 @@ pub(super) async fn connect(endpoint: &Endpoint, credential: &Credential, period
             .parse::<Uri>()
             .map_err(|e| failed(e.to_string()))
     };
-    // Below the period, so that a dead connection costs at most one heartbeat. The scheme is plain for tonic because the
+    // Asked below the period, so that a dead connection costs few heartbeats. The scheme is plain for tonic because the
     // connector brings TLS.
     let alive = (period / 3).clamp(Duration::from_millis(300), Duration::from_secs(20));
     let transport = Transport::from(uri("http")?)
         .origin(uri("https")?)
         .http2_keep_alive_interval(alive)
-        .keep_alive_timeout(alive.min(Duration::from_secs(10)))
+        .keep_alive_timeout(alive.clamp(ALIVE_TIMEOUT.0, ALIVE_TIMEOUT.1))
         .keep_alive_while_idle(true);
     let connecting = transport.connect_with_connector(connector);
     match timeout(CONNECT_TIMEOUT, connecting).await {

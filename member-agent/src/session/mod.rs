@@ -17,7 +17,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleet_api::conditions::member_agent::Healthy;
 use fleet_core::session::backoff::Backoff;
@@ -36,7 +36,11 @@ pub use self::outgoing::Outgoing;
 use self::{end::End, reports::Reports};
 use crate::{
     applier::{Applier, Known},
-    hub::{credential::Credential, endpoint::Endpoint, settings::Settings},
+    hub::{
+        credential::Credential,
+        endpoint::Endpoint,
+        settings::{Settings, Trust},
+    },
     measures::Measures,
     membership::{Barred, Phase, Seen},
     properties::Report,
@@ -53,6 +57,8 @@ pub struct Context {
     pub settings: Arc<Settings>,
     /// How we prove who we are.
     pub credential: Credential,
+    /// What the cloud says about this cluster, for labels that nobody has set.
+    pub platform_labels: BTreeMap<String, String>,
     /// uid of this cluster's kube-system namespace.
     pub cluster_uid: String,
     /// Transitions of our Lease in this term.
@@ -159,7 +165,7 @@ impl Context {
             instance_id: self.instance_id.clone(),
             lease_transitions: self.lease_transitions,
             cluster_uid: self.cluster_uid.clone(),
-            platform_labels: std::collections::BTreeMap::new(),
+            platform_labels: self.platform_labels.clone(),
             works,
             orphaned_applied_works: orphans,
         }
@@ -188,9 +194,15 @@ impl Context {
     }
 
     /// Waits while there is nobody to speak for, or nowhere to speak. As long as the hub could not be read we try where
-    /// the settings say, for the channel may work where the API server does not.
+    /// the settings say, for the channel may work where the API server does not; but not without knowing its CA.
     async fn wait_for_membership(&mut self) {
-        let told_where = self.settings.channel.is_some();
+        let Settings {
+            channel,
+            channel_ca,
+            trust,
+            ..
+        } = &*self.settings;
+        let told_where = channel.is_some() && (channel_ca.is_some() || *trust == Trust::Anything);
         let hopeless = |seen: &Seen| match seen {
             Seen::NotYet => !told_where,
             Seen::Absent => true,

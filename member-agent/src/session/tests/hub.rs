@@ -14,9 +14,13 @@ use jiff::Timestamp;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::{ServerConfig, pki_types::PrivateKeyDer};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
     sync::mpsc,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
@@ -220,4 +224,39 @@ pub(super) async fn proxy(to: SocketAddr, frozen: tokio::sync::watch::Receiver<b
         }
     });
     address
+}
+
+/// A proxy through which every byte takes this long, in each direction.
+pub(super) async fn slow_line(to: SocketAddr, delay: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (inward, _) = listener.accept().await.unwrap();
+            let outward = TcpStream::connect(to).await.unwrap();
+            let ((in_read, in_write), (out_read, out_write)) = (inward.into_split(), outward.into_split());
+            tokio::spawn(carry(in_read, out_write, delay));
+            tokio::spawn(carry(out_read, in_write, delay));
+        }
+    });
+    address
+}
+
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) {
+    let (send, mut on_the_way) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let reading = async move {
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            let _ = send.send((Instant::now() + delay, buffer[..read].to_vec()));
+        }
+    };
+    let writing = async move {
+        while let Some((at, bytes)) = on_the_way.recv().await {
+            tokio::time::sleep_until(at).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(reading, writing);
 }
