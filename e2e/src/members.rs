@@ -277,6 +277,12 @@ impl Member {
         wait::until_log(&path, text).await
     }
 
+    /// What its agent has logged so far.
+    pub fn log(&self, cluster: &str) -> Result<String> {
+        let path = self.ctx.fleet().log_path(&self.process(cluster));
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
     /// Waits for a heartbeat that the hub received after now.
     pub async fn next_beat(&self) -> Result<MemberCluster> {
         let before = last_beat(&self.get().await?);

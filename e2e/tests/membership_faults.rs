@@ -8,13 +8,16 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::{AgentType, MemberCluster};
 use fleet_e2e::agents::{self, HUB_AGENT};
 use fleet_e2e::binaries;
+use fleet_e2e::cluster::certs::Pki;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::members::{Member, SILENCE, of};
 use fleet_e2e::proxy::Proxy;
+use fleet_e2e::scripted_member::{Address, ScriptedMember};
 use fleet_e2e::wait;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, ListParams};
+use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 const API_SERVER: &str = "hub/kube-apiserver";
@@ -251,5 +254,92 @@ fn joining_and_leaving_are_counted_once_and_not_with_every_heartbeat() {
             "still there"
         );
         Ok(())
+    });
+}
+
+#[test]
+fn a_new_channel_certificate_is_taken_up_while_members_connect() {
+    scenario("new-certificate", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        let member = Member::create(&ctx, "m").await?;
+        let old = member.address().await?;
+        let secrets = Api::<Secret>::namespaced(ctx.hub().await?, agents::NAMESPACE);
+        secrets.delete("fleet-channel-tls", &DeleteParams::default()).await?;
+        // Handshakes all the while. Each gets one certificate or the other, and may come with the wrong CA.
+        let announced = async {
+            loop {
+                _ = member.connect().await;
+                let now = member.address().await?;
+                if now.ca != old.ca {
+                    return anyhow::Ok(now);
+                }
+            }
+        };
+        let new = tokio::time::timeout(wait::PATIENCE, announced)
+            .await
+            .context("no other CA was announced")??;
+        ensure!(new.endpoint == old.endpoint, "the endpoint has moved");
+        member.join_scripted().await?;
+        // Sessions of before live on.
+        undisturbed(&ctx, &before).await
+    });
+}
+
+#[test]
+fn a_certificate_that_somebody_else_keeps_in_a_secret_is_served_and_renewed() {
+    scenario("own-secret", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        let name = ctx.name("tls");
+        let authorities = tempfile::tempdir()?;
+        let authority = |name: &str| -> Result<(String, serde_json::Value)> {
+            let pki = Pki::create(&authorities.path().join(name), name)?;
+            let (cert, key, ca) = (pki.read("serving.crt")?, pki.read("serving.key")?, pki.read("ca.crt")?);
+            let data = json!({"tls.crt": cert, "tls.key": key, "ca.crt": ca});
+            Ok((ca, data))
+        };
+        let (ca, data) = authority("first")?;
+        let secret = json!({"metadata": {"name": name}, "type": "kubernetes.io/tls", "stringData": data});
+        ctx.create_in::<Secret>("hub", agents::NAMESPACE, serde_json::from_value(secret)?)
+            .await?;
+        // What the chart grants when it is told the name, beside what the first replica needs.
+        let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name],
+                            "verbs": ["get", "list", "watch"]}]);
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        ctx.create_in::<Role>("hub", agents::NAMESPACE, serde_json::from_value(role)?)
+            .await?;
+        let subject = json!({"kind": "ServiceAccount", "name": "hub-agent-sa", "namespace": agents::NAMESPACE});
+        let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
+        let binding = json!({"metadata": {"name": name}, "roleRef": role_ref, "subjects": [subject]});
+        ctx.create_in::<RoleBinding>("hub", agents::NAMESPACE, serde_json::from_value(binding)?)
+            .await?;
+
+        let second = format!("hub/{}", ctx.name("replica"));
+        let args = [
+            "--pod-name=replica".to_owned(),
+            format!("--channel-certificate-secret={name}"),
+        ];
+        agents::start_hub_agent(ctx.fleet(), &helm().await?, &second, &args).await?;
+        let member = Member::create(&ctx, "m").await?;
+        member.ready().await?;
+        let token = member.token().await?;
+        let endpoint = agents::hub_channel(ctx.fleet(), &second)?;
+        let address = Address { endpoint, ca };
+        ScriptedMember::dial(&address, Some(&token)).await?;
+        // Another one in the same Secret is served without a restart.
+        let (ca, data) = authority("second")?;
+        let secrets = Api::<Secret>::namespaced(ctx.hub().await?, agents::NAMESPACE);
+        let patch = Patch::Merge(json!({"stringData": data}));
+        secrets.patch(&name, &PatchParams::default(), &patch).await?;
+        let address = Address { ca, ..address };
+        let served = async {
+            while ScriptedMember::dial(&address, Some(&token)).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(wait::PATIENCE, served)
+            .await
+            .context("the renewed certificate is not served")?;
+        ctx.fleet().kill(&second).await?;
+        undisturbed(&ctx, &before).await
     });
 }

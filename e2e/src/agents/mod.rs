@@ -71,8 +71,11 @@ pub async fn ensure(fleet: &Fleet, progress: impl Fn(&str)) -> Result<()> {
 pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_args: &[String]) -> Result<()> {
     let chart = Chart::new(helm, "hub-agent");
     let advertised = channel_port(fleet)?;
-    let values =
-        json!({"channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}}});
+    let values = json!({
+        "channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}},
+        // Concerns managed members only, of which a local fleet has none.
+        "denyModifyMemberClusterLabels": true,
+    });
     let rendered = chart.install(fleet, "hub", &values).await?;
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
     std::fs::write(port_file(fleet, process, "metrics"), metrics.to_string())?;

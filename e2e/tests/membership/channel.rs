@@ -333,12 +333,14 @@ fn a_half_open_connection_is_noticed_and_replaced() {
 fn a_slow_line_delays_heartbeats_and_loses_none() {
     scenario("slow", |ctx| async move {
         let member = Member::create(&ctx, "m").await?;
-        member.patch(&json!({"spec": {"heartbeatPeriodSeconds": 4}})).await?;
         let proxy = behind_proxy(&ctx, &member, "member-3").await?;
+        // Slower than the keep-alive of a period of one second.
         proxy.delay(Duration::from_millis(300));
-        for _ in 0..2 {
+        for _ in 0..5 {
             member.next_beat().await?;
         }
+        let log = member.log("member-3")?;
+        ensure!(!log.contains("the stream broke"), "the session did not stay: {log}");
         no_loss(&member).await
     });
 }
@@ -365,6 +367,36 @@ fn a_hub_with_a_foreign_certificate_gets_no_credential_and_the_agent_keeps_tryin
         spec.env.remove("HUB_CHANNEL_CA");
         ctx.start_process(spec).await?;
         member.joined().await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn an_agent_cut_off_from_the_api_server_alone_goes_on_beating_and_catches_up() {
+    scenario("watch-cut", |ctx| async move {
+        let member = Member::create(&ctx, "m").await?;
+        let mut spec = member.agent("member-2").await?;
+        let url = spec.env.get("HUB_SERVER_URL").cloned().unwrap_or_default();
+        let proxy = Proxy::to(url.trim_start_matches("https://")).await?;
+        spec.env
+            .insert("HUB_SERVER_URL".to_owned(), format!("https://{}", proxy.address()));
+        ctx.start_process(spec).await?;
+        member.joined().await?;
+        proxy.close();
+        for _ in 0..2 {
+            member.next_beat().await?;
+        }
+        // What it cannot read it does not act upon, and the stream carries no orders.
+        member.delete().await?;
+        let mc = member.next_beat().await?;
+        ensure!(of(&mc, "Joined").is_some_and(|c| c.status == "True"), "{mc:?}");
+        proxy.heal();
+        member.until_gone().await?;
+        let events = member.events().await?;
+        let forced = events
+            .iter()
+            .any(|e| e.reason.as_deref() == Some("MemberClusterForceDeleted"));
+        ensure!(!forced, "it was not given the time to leave by itself");
         Ok(())
     });
 }

@@ -10,6 +10,7 @@ use fleet_e2e::members::Member;
 use fleet_e2e::scripted_member::condition;
 use fleet_e2e::wait;
 use fleet_proto::convert::{MemberMessage, Outcome, Status};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt as _;
@@ -203,6 +204,53 @@ fn a_member_cluster_deleted_while_its_namespace_goes_still_ends() {
         member.delete().await?;
         member.until_gone().await?;
         namespace_gone(&ctx, &member).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn what_was_applied_stays_when_its_member_leaves_and_is_taken_up_again_when_it_returns() {
+    scenario("stays", |ctx| async move {
+        let member = Member::create(&ctx, "m").await?;
+        member.join_agent("member-2").await?;
+        let namespace = ctx.namespace("member-2").await?;
+        let name = ctx.name("app");
+        let labels = json!({"app": name});
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        });
+        let place = async || {
+            let spec = json!({"workload": {"manifests": [deployment]}});
+            let work = json!({"metadata": {"name": name}, "spec": spec});
+            ctx.create_in::<Work>("hub", &member.namespace(), serde_json::from_value(work)?)
+                .await?;
+            let works = Api::<Work>::namespaced(ctx.hub().await?, &member.namespace());
+            wait::until_present(works, &name, "applied", |work: &Work| {
+                let conditions = work.status.iter().flat_map(|status| &status.conditions);
+                conditions
+                    .into_iter()
+                    .any(|c| c.type_ == "Applied" && c.status == "True")
+            })
+            .await
+        };
+        let deployments = Api::<Deployment>::namespaced(ctx.client("member-2").await?, &namespace);
+        place().await?;
+        let applied = deployments.get(&name).await?;
+
+        member.delete().await?;
+        member.until_gone().await?;
+        namespace_gone(&ctx, &member).await?;
+        let left = deployments.get(&name).await?;
+        ensure!(left.metadata.deletion_timestamp.is_none(), "deleted by leaving");
+
+        member.create_again().await?;
+        member.joined().await?;
+        place().await?;
+        let again = deployments.get(&name).await?;
+        ensure!(again.uid() == applied.uid(), "made anew");
+        ensure!(again.metadata.deletion_timestamp.is_none(), "on its way out");
         Ok(())
     });
 }

@@ -48,12 +48,8 @@ fn a_profile_comes_with_joining_is_kept_and_goes_with_the_member_cluster() {
         member.delete().await?;
         wait::until_gone(api, &member.name).await?;
         ensure!(member.get().await.is_ok(), "the member has not left yet");
-        member
-            .until("without the profile's finalizer", |mc| {
-                !mc.finalizers()
-                    .contains(&"kubernetes-fleet.io/cluster-profile-cleanup".to_owned())
-            })
-            .await?;
+        // Both finalizers come off in the end.
+        member.until_gone().await?;
         Ok(())
     });
 }

@@ -131,12 +131,14 @@ fn a_provider_that_hangs_is_said_to_and_recovers() {
             ]
             .map(str::to_owned),
         );
-        // An account that may read everything the provider needs but namespaces, which therefore never arrive.
+        // An account that may read everything the provider needs but the list of namespaces, which therefore never arrives.
         let name = ctx.name("restricted");
         let read = ["get", "list", "watch"];
         let grant = |name: &str, resources: &[&str]| {
             let rules = json!([
                 {"apiGroups": [""], "resources": resources, "verbs": read},
+                // Its uid tells clusters apart.
+                {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]},
                 {"apiGroups": ["placement.kubernetes-fleet.io"], "resources": ["appliedworks"], "verbs": read},
                 {"nonResourceURLs": ["/version", "/readyz", "/healthz"], "verbs": ["get"]},
             ]);
@@ -160,9 +162,14 @@ fn a_provider_that_hangs_is_said_to_and_recovers() {
         spec.args.push(format!("--kubeconfig={}", kubeconfig.display()));
         ctx.start_process(spec).await?;
         member.until_condition("ClusterPropertyProviderStarted", "True").await?;
-        member
+        let mc = member
             .until_condition("ClusterPropertyCollectionSucceeded", "False")
             .await?;
+        let why = of(&mc, "ClusterPropertyCollectionSucceeded").map(|c| c.message.as_str());
+        ensure!(
+            why.is_some_and(|why| why.contains("may not list and watch namespaces of this cluster (Forbidden)")),
+            "the missing right is not named: {why:?}"
+        );
         member.next_beat().await?;
         let (role, binding) = grant(&ctx.name("namespaces"), &["namespaces"])?;
         ctx.create("member-1", role).await?;

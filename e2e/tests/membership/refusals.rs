@@ -2,11 +2,16 @@
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::MemberCluster;
+use fleet_e2e::agents;
 use fleet_e2e::harness::{Ctx, Made, scenario};
 use fleet_e2e::members::{Member, of};
 use fleet_e2e::wait;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
-use kube::api::{Api, ApiResource, DeleteParams};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{Api, ApiResource, DeleteParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use serde_json::json;
 
 #[test]
@@ -87,6 +92,53 @@ fn taints_are_refused_in_kubefleets_words() {
         }
         let allowed = json!([taint("k", "v"), taint("k", "w")]);
         member.patch(&json!({"spec": {"taints": allowed}})).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn labels_of_managed_members_are_not_for_users_to_change() {
+    scenario("labels", |ctx| async move {
+        let (managed, own) = (
+            Member::create(&ctx, "managed").await?,
+            Member::create(&ctx, "own").await?,
+        );
+        let annotations = json!({"fleet.azure.com/managed": "true"});
+        managed
+            .patch(&json!({"metadata": {"annotations": annotations, "labels": {"region": "east"}}}))
+            .await?;
+        // Somebody who may change MemberClusters, and is not an administrator.
+        let name = ctx.name("user");
+        let account = json!({"metadata": {"name": name}});
+        ctx.create_in::<ServiceAccount>("hub", agents::NAMESPACE, serde_json::from_value(account)?)
+            .await?;
+        let rules = json!([{"apiGroups": ["cluster.kubernetes-fleet.io"], "resources": ["memberclusters"],
+                            "verbs": ["get", "patch"]}]);
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        ctx.create::<ClusterRole>("hub", serde_json::from_value(role)?).await?;
+        let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": agents::NAMESPACE});
+        let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+        let binding = json!({"metadata": {"name": name}, "roleRef": role_ref, "subjects": [subject]});
+        ctx.create::<ClusterRoleBinding>("hub", serde_json::from_value(binding)?)
+            .await?;
+        let kubeconfig = agents::kubeconfig_of(ctx.fleet(), "hub", &name, &name).await?;
+        let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let user = Api::<MemberCluster>::all(Client::try_from(config)?);
+        let label = |member: &Member, key: &str| {
+            let (user, name) = (user.clone(), member.name.clone());
+            let patch = Patch::Merge(json!({"metadata": {"labels": {key: "west"}}}));
+            async move { user.patch(&name, &PatchParams::default(), &patch).await }
+        };
+        let words = "users are not allowed to modify labels through hub cluster directly";
+        for key in ["region", "new"] {
+            let said = label(&managed, key)
+                .await
+                .map_or_else(|e| e.to_string(), |mc| format!("accepted: {mc:?}"));
+            ensure!(said.contains(words), "{key}: {said}");
+        }
+        label(&managed, "kubernetes-fleet.io/note").await?;
+        label(&own, "region").await?;
         Ok(())
     });
 }
