@@ -97,14 +97,14 @@ pub struct ClusterDecision {
     pub reason: String,
 }
 
-/// How a cluster scored. Affinity counts first, priority decides between equals.
+/// How a cluster scored. Spread counts first, affinity decides between equals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterScore {
     /// The sum of the weights of the preferred terms that it matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity_score: Option<i32>,
-    /// How much it helps to spread the placement.
+    /// How much it helps to spread the placement: its topology spread score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_score: Option<i32>,
 }

@@ -204,7 +204,7 @@ pub struct TopologySpreadConstraint {
     #[serde(default = "max_skew::value", deserialize_with = "max_skew::deserialize")]
     #[schemars(range(min = 1))]
     pub max_skew: i32,
-    /// The label whose values make the groups. Clusters without it are not fit.
+    /// The label whose values make the groups. Clusters without it are in no group: the constraint neither keeps them out nor favours them.
     pub topology_key: String,
     /// What happens when a pick would exceed maxSkew.
     #[serde(default, deserialize_with = "lenient::null_as_default")]

@@ -54,10 +54,11 @@ pub async fn run(clusters: &[ClusterSpec], command: &[String]) -> Result<u8> {
 }
 
 async fn in_fleet(supervisor: &Rc<Supervisor>, signals: &mut Signals, command: &[String]) -> Result<u8> {
+    let listener = supervisor.listen()?;
     let mut child = spawn(supervisor, command)?;
     let status = tokio::select! {
         status = child.wait() => status?,
-        served = supervisor.serve() => {
+        served = supervisor.serve(listener) => {
             served?;
             anyhow::bail!("the fleet was stopped by somebody else");
         }

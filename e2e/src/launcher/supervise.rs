@@ -12,6 +12,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::UnixListener;
 use tokio::net::unix::pipe;
 
 use super::Signals;
@@ -71,11 +72,12 @@ pub async fn supervise() -> Result<()> {
         _ = signals.next() => Err(anyhow::anyhow!("stopped while starting")),
         line = stdin.next_line() => Err(anyhow::anyhow!("whoever asked for the fleet is gone ({line:?})")),
     };
-    let end = match end {
-        Ok(()) => {
+    // Open before anybody is told: `up` returns at that word, and the next command asks at once.
+    let end = match end.and_then(|()| supervisor.listen()) {
+        Ok(listener) => {
             say(&Report::Ready);
             match stdin.next_line().await {
-                Ok(Some(line)) if line == DETACH => serve(&supervisor, &mut signals).await,
+                Ok(Some(line)) if line == DETACH => serve(&supervisor, listener, &mut signals).await,
                 other => Err(anyhow::anyhow!("whoever asked for the fleet is gone ({other:?})")),
             }
         }
@@ -96,10 +98,10 @@ fn stdin() -> Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(fd).context("the supervisor is started by `fleet-local up`")
 }
 
-async fn serve(supervisor: &Rc<Supervisor>, signals: &mut Signals) -> Result<()> {
+async fn serve(supervisor: &Rc<Supervisor>, listener: UnixListener, signals: &mut Signals) -> Result<()> {
     tracing::info!(dir = %supervisor.dir().display(), "The fleet is ready");
     tokio::select! {
-        served = supervisor.serve() => served,
+        served = supervisor.serve(listener) => served,
         signal = signals.next() => {
             tracing::info!(%signal, "Asked to stop");
             Ok(())

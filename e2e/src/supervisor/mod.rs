@@ -172,9 +172,13 @@ impl Supervisor {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Opens the control socket: from here on somebody can ask, and is answered once it is served.
+    pub fn listen(&self) -> Result<UnixListener> {
+        UnixListener::bind(self.socket()).context("cannot open the control socket")
+    }
+
     /// Serves the control socket until somebody asks for the end.
-    pub async fn serve(self: &Rc<Self>) -> Result<()> {
-        let listener = UnixListener::bind(self.socket()).context("cannot open the control socket")?;
+    pub async fn serve(self: &Rc<Self>, listener: UnixListener) -> Result<()> {
         let local = tokio::task::LocalSet::new();
         local
             .run_until(async {

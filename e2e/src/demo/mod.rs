@@ -1,4 +1,7 @@
-//! What `fleet-local demo` shows once the fleet runs: the clusters, the API, and the members that have joined.
+//! What `fleet-local demo` shows once the fleet runs: the API, the members that have joined, and an application placed on
+//! them.
+
+mod application;
 
 use anyhow::Result;
 
@@ -26,6 +29,7 @@ pub async fn show(fleet: &Fleet) -> Result<()> {
             step(fleet, hub, &format!("how {} joined", member.name), &args).await?;
             step(fleet, member, &format!("{} itself", member.name), &["get", "nodes"]).await?;
         }
+        application::show(fleet).await?;
     } else {
         println!(
             "\nThe CRDs are installed. Next: install deploy/charts/hub-agent on the hub, and join the members with"
@@ -38,12 +42,20 @@ pub async fn show(fleet: &Fleet) -> Result<()> {
 
 async fn step(fleet: &Fleet, cluster: &ClusterState, title: &str, args: &[&str]) -> Result<()> {
     let printed = fleet.kubectl(&cluster.name)?.ok(args).await?;
-    print!(
-        "\n== {title} ==\n$ kubectl --context {} {}\n{printed}",
-        cluster.context,
-        args.join(" ")
-    );
+    let quoted = args.iter().map(|arg| match arg.contains(['{', ' ']) {
+        true => format!("'{arg}'"),
+        false => (*arg).to_owned(),
+    });
+    say(title, cluster, &quoted.collect::<Vec<_>>().join(" "), &printed);
     Ok(())
+}
+
+/// Prints a command and what it said.
+fn say(title: &str, cluster: &ClusterState, command: &str, printed: &str) {
+    print!(
+        "\n== {title} ==\n$ kubectl --context {} {command}\n{printed}",
+        cluster.context
+    );
 }
 
 /// The lines to paste into a shell.
