@@ -42,9 +42,12 @@ pub async fn show(fleet: &Fleet) -> Result<()> {
 
 async fn step(fleet: &Fleet, cluster: &ClusterState, title: &str, args: &[&str]) -> Result<()> {
     let printed = fleet.kubectl(&cluster.name)?.ok(args).await?;
-    let quoted = args.iter().map(|arg| match arg.contains(['{', ' ']) {
-        true => format!("'{arg}'"),
-        false => (*arg).to_owned(),
+    let quoted = args.iter().map(|arg| {
+        if arg.contains(['{', ' ']) {
+            format!("'{arg}'")
+        } else {
+            (*arg).to_owned()
+        }
     });
     say(title, cluster, &quoted.collect::<Vec<_>>().join(" "), &printed);
     Ok(())
