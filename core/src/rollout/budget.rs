@@ -91,7 +91,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The number to add surge to; `picked` is the number of Scheduled and Bound bindings.
+    /// The number to add surge to; `picked` is the number of clusters with a Scheduled or Bound binding.
     pub(super) fn wanted(self, picked: u32) -> u32 {
         match self {
             Self::AllPicked => picked,

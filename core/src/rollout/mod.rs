@@ -21,7 +21,7 @@ mod sequences;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -291,7 +291,10 @@ impl Purse<'_> {
 fn count(world: &World<'_>, members: &[&Member]) -> Counts {
     let number =
         |of: &dyn Fn(&Member) -> bool| u32::try_from(members.iter().filter(|m| of(m)).count()).unwrap_or(u32::MAX);
-    let picked = number(&|m| m.state != State::Unscheduled);
+    // Clusters, not bindings: one that waits for its predecessor to go has two.
+    let picked = members.iter().filter(|m| m.state != State::Unscheduled);
+    let picked: BTreeSet<&str> = picked.map(|m| m.cluster.as_str()).collect();
+    let picked = u32::try_from(picked.len()).unwrap_or(u32::MAX);
     let holding = |m: &Member| m.state != State::Scheduled && m.holds_content && m.cluster_exists;
     let ready = number(&|m| holding(m) && m.readiness.is_ready());
     let going = number(&|m| holding(m) && m.readiness.is_ready() && m.deleting);

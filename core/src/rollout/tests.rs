@@ -358,6 +358,22 @@ fn only_the_cluster_with_a_predecessor_waits() {
 }
 
 #[test]
+fn a_cluster_that_waits_for_its_predecessor_is_wanted_once() {
+    let members = [
+        Member::bound("a").deleting(),
+        Member::scheduled("a").as_(|m| m.binding = "crp-a-1".into()),
+        Member::bound("b").outdated(),
+    ];
+    let plan = planned(
+        Target::AllPicked,
+        &budget(Amount::Clusters(2), Amount::Clusters(2)),
+        &members,
+    );
+    assert_eq!(plan.counts.reachable, 2);
+    assert_eq!(verbs(&plan), "a hold, b update");
+}
+
+#[test]
 fn two_live_bindings_on_one_cluster_hold_only_each_other() {
     let members = [
         Member::bound("a").outdated(),
