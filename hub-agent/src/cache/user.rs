@@ -161,7 +161,16 @@ impl UserResources {
                     }
                 }
             }
-            for (api, _) in group.recommended_resources() {
+            // The group's preferred version, but for kinds that are not in it: of envelopes there is no `v1`.
+            let mut preferred = BTreeSet::new();
+            for (api, _) in group
+                .recommended_resources()
+                .into_iter()
+                .chain(group.resources_by_stability())
+            {
+                if !preferred.insert(api.kind.clone()) {
+                    continue;
+                }
                 let gvk = gvk(&api);
                 let placeable = self.0.apis.is_enabled(&gvk.0, &gvk.1, &gvk.2);
                 if placeable && kinds.served.get(&gvk).is_some_and(|served| !served.cluster_scoped) {
