@@ -32,7 +32,7 @@ use serde_json::json;
 
 use crate::{
     cache::family::parent,
-    placement::context::{Context, Error, key_of},
+    placement::context::{Context, Error, key_of, tell},
     writer::Part,
 };
 
@@ -114,6 +114,11 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         }
         Err(failure) => Err(failure),
     };
+    if let Err(failure) = &outcome
+        && let Some(event) = failure.event(&cluster.namespace())
+    {
+        tell(&ctx.shared.events, Context::<S>::scope(), &*binding, &event);
+    }
     // Of this generation only: Works of the content before say nothing about the one that came meanwhile.
     let generation = binding.meta().generation.unwrap_or_default();
     status::write(ctx, key, &placement, &cluster, generation, outcome.as_ref().err()).await?;
