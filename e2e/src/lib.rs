@@ -21,6 +21,8 @@ pub mod kubectl;
 pub mod launcher;
 pub mod lock;
 pub mod members;
+pub mod placing;
+pub mod played;
 pub mod process;
 pub mod proxy;
 pub mod rundir;

@@ -1,0 +1,350 @@
+//! Members without an agent: a scenario plays their part through the hub's API. Health, age of heartbeats, availability
+//! and failures are then exactly what it says, whatever a real agent would make of the manifests.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Result;
+use fleet_api::cluster::MemberCluster;
+use fleet_api::placement::{ApplyStrategyType, Work};
+use futures::StreamExt as _;
+use futures::future::try_join_all;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::agents;
+use crate::harness::Ctx;
+use crate::members::Member;
+
+/// The label by which a scenario's placements find its own members.
+pub const LABEL: &str = "scenario";
+
+/// What a member does with its Works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Act {
+    /// Applies everything, and all of it is available; reports no difference if it is asked to.
+    #[default]
+    Available,
+    /// Applies everything; nobody can tell whether it is available.
+    Untrackable,
+    /// Applies everything; nothing becomes available.
+    Unavailable,
+    /// Cannot apply anything.
+    Broken,
+    /// Applies everything, and somebody has changed all of it.
+    Drifted,
+    /// Reports a difference for every object.
+    Different,
+    /// Says nothing.
+    Silent,
+}
+
+/// The members of a scenario, and the one who plays them.
+#[derive(Clone)]
+pub struct Cast {
+    ctx: Ctx,
+    script: Arc<Script>,
+    _player: Arc<Player>,
+}
+
+#[derive(Default)]
+struct Script {
+    acts: Mutex<BTreeMap<String, Act>>,
+    changed: Notify,
+}
+
+struct Player(JoinHandle<()>);
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl fmt::Debug for Cast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cast").field("ctx", &self.ctx).finish_non_exhaustive()
+    }
+}
+
+impl Script {
+    fn acts(&self) -> MutexGuard<'_, BTreeMap<String, Act>> {
+        self.acts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn act_in(&self, namespace: &str) -> Option<Act> {
+        self.acts().get(namespace).copied()
+    }
+}
+
+impl Cast {
+    /// Members of these names, healthy and obedient.
+    pub async fn new(ctx: &Ctx, words: &[&str]) -> Result<Self> {
+        let script = Arc::<Script>::default();
+        let player = tokio::spawn(play(ctx.hub().await?, script.clone()));
+        let cast = Self {
+            ctx: ctx.clone(),
+            script,
+            _player: Arc::new(Player(player)),
+        };
+        try_join_all(words.iter().map(|word| cast.join(word, json!({})))).await?;
+        Ok(cast)
+    }
+
+    /// One more member, with these labels.
+    pub async fn join(&self, word: &str, labels: Value) -> Result<Member> {
+        self.join_saying(word, labels, &report(SignedDuration::ZERO, true))
+            .await
+    }
+
+    /// One more member, whose InternalMemberCluster has this status.
+    pub async fn join_saying(&self, word: &str, mut labels: Value, status: &Value) -> Result<Member> {
+        labels[LABEL] = json!(self.ctx.prefix());
+        let member = Member::named(&self.ctx, &self.name(word));
+        let identity = json!({"kind": "ServiceAccount", "name": member.account, "namespace": agents::NAMESPACE});
+        let object = json!({
+            "metadata": { "name": member.name, "labels": labels },
+            "spec": { "identity": identity, "heartbeatPeriodSeconds": 60 },
+        });
+        self.script.acts().insert(member.namespace(), Act::default());
+        self.ctx
+            .create::<MemberCluster>("hub", serde_json::from_value(object)?)
+            .await?;
+        member.ready().await?;
+        self.say(word, status).await?;
+        member
+            .until("its report", |mc| {
+                mc.status.as_ref().is_some_and(|status| !status.agent_status.is_empty())
+            })
+            .await?;
+        Ok(member)
+    }
+
+    /// Changes what a member's InternalMemberCluster says.
+    pub async fn say(&self, word: &str, status: &Value) -> Result<()> {
+        let patch = Patch::Merge(json!({ "status": status }));
+        let member = self.member(word);
+        let internals = member.internals().await?;
+        internals
+            .patch_status(&member.name, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// A member.
+    pub fn member(&self, word: &str) -> Member {
+        Member::named(&self.ctx, &self.name(word))
+    }
+
+    /// A member's name.
+    pub fn name(&self, word: &str) -> String {
+        self.ctx.name(word)
+    }
+
+    /// What a member does from now on, also with the Works that it has.
+    pub fn act(&self, words: &[&str], act: Act) {
+        let mut acts = self.script.acts();
+        for word in words {
+            acts.insert(self.member(word).namespace(), act);
+        }
+        drop(acts);
+        self.script.changed.notify_one();
+    }
+
+    /// Everything onto all of them.
+    pub fn everywhere(&self) -> Value {
+        json!({ "placementType": "PickAll", "affinity": self.ours() })
+    }
+
+    /// Onto so many of them.
+    pub fn some(&self, number: u32) -> Value {
+        json!({ "placementType": "PickN", "numberOfClusters": number, "affinity": self.ours() })
+    }
+
+    /// Onto these.
+    pub fn only(&self, words: &[&str]) -> Value {
+        let names: Vec<_> = words.iter().map(|word| self.name(word)).collect();
+        json!({ "placementType": "PickFixed", "clusterNames": names })
+    }
+
+    /// The required affinity to this scenario's members.
+    pub fn ours(&self) -> Value {
+        affinity(&[(LABEL, self.ctx.prefix())])
+    }
+}
+
+/// A required affinity to clusters with these labels.
+pub fn affinity(labels: &[(&str, &str)]) -> Value {
+    let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+    json!({ "clusterAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+        "clusterSelectorTerms": [{ "labelSelector": { "matchLabels": labels } }],
+    } } })
+}
+
+/// What a joined member says, with a heartbeat of that age.
+pub fn report(age: SignedDuration, healthy: bool) -> Value {
+    let at = now() - age;
+    let condition = |type_: &str, status: bool| {
+        json!({
+            "type": type_, "status": if status { "True" } else { "False" }, "reason": "Played", "message": "",
+            "lastTransitionTime": at,
+        })
+    };
+    json!({ "agentStatus": [{
+        "type": "MemberAgent",
+        "lastReceivedHeartbeat": at,
+        "conditions": [condition("Joined", true), condition("Healthy", healthy)],
+    }] })
+}
+
+/// The time, as the API stores it.
+#[expect(clippy::disallowed_methods, reason = "a test of real time")]
+pub fn now() -> Timestamp {
+    let second = Timestamp::now().as_second();
+    Timestamp::from_second(second).unwrap_or_default()
+}
+
+/// Answers every Work of the script's members, once for each generation and act.
+async fn play(client: Client, script: Arc<Script>) {
+    let works = Api::<Work>::all(client.clone());
+    let mut events = Box::pin(
+        watcher(works, watcher::Config::default())
+            .default_backoff()
+            .applied_objects(),
+    );
+    let mut known = BTreeMap::<(String, String), (Work, Option<(i64, Act)>)>::new();
+    loop {
+        tokio::select! {
+            event = events.next() => match event {
+                Some(Ok(work)) => {
+                    let Some(namespace) = work.namespace().filter(|n| script.act_in(n).is_some()) else { continue };
+                    let entry = known.entry((namespace, work.name_any()));
+                    let entry = entry.or_insert_with(|| (work.clone(), None));
+                    if entry.0.uid() != work.uid() {
+                        entry.1 = None;
+                    }
+                    entry.0 = work;
+                }
+                Some(Err(_)) => continue,
+                None => return,
+            },
+            () = script.changed.notified() => {}
+        }
+        for ((namespace, _), (work, answered)) in &mut known {
+            let Some(act) = script.act_in(namespace) else { continue };
+            let wanted = (work.metadata.generation.unwrap_or_default(), act);
+            if act == Act::Silent || work.metadata.deletion_timestamp.is_some() || *answered == Some(wanted) {
+                continue;
+            }
+            // It may be gone already, or the hub away: then the next event counts.
+            if answer(&client, work, act).await.is_ok() {
+                *answered = Some(wanted);
+            }
+        }
+    }
+}
+
+/// Says for a member what has become of a Work.
+pub async fn answer(client: &Client, work: &Work, act: Act) -> Result<()> {
+    let diffs = work
+        .spec
+        .apply_strategy
+        .as_ref()
+        .is_some_and(|strategy| strategy.type_ == ApplyStrategyType::ReportDiff);
+    let generation = work.metadata.generation.unwrap_or_default();
+    let since = now();
+    let condition = |type_: &str, status: &str, reason: &str| {
+        json!({
+            "type": type_, "status": status, "reason": reason, "message": "", "observedGeneration": generation,
+            "lastTransitionTime": since,
+        })
+    };
+    let (works, objects) = match act {
+        _ if diffs => (
+            vec![condition("DiffReported", "True", "WorkDiffReportedCompleted")],
+            vec![condition("DiffReported", "True", "ObjectDiffReportCompleted")],
+        ),
+        Act::Broken => (
+            vec![condition("Applied", "False", "WorkNotAppliedCompletely")],
+            vec![condition("Applied", "False", "FailedToApply")],
+        ),
+        Act::Unavailable => (
+            vec![
+                condition("Applied", "True", "WorkAppliedCompletely"),
+                condition("Available", "False", "WorkNotAvailableYet"),
+            ],
+            vec![
+                condition("Applied", "True", "Applied"),
+                condition("Available", "False", "NotYetAvailable"),
+            ],
+        ),
+        Act::Untrackable => (
+            vec![
+                condition("Applied", "True", "WorkAppliedCompletely"),
+                condition("Available", "True", "WorkNotTrackable"),
+            ],
+            vec![condition("Applied", "True", "Applied")],
+        ),
+        _ => (
+            vec![
+                condition("Applied", "True", "WorkAppliedCompletely"),
+                condition("Available", "True", "WorkAvailable"),
+            ],
+            vec![
+                condition("Applied", "True", "Applied"),
+                condition("Available", "True", "Available"),
+            ],
+        ),
+    };
+    let patch = json!([{ "path": "/data/key", "valueInMember": "member", "valueInHub": "hub" }]);
+    let manifests = work
+        .spec
+        .workload
+        .manifests
+        .iter()
+        .enumerate()
+        .map(|(ordinal, manifest)| {
+            let object = serde_json::to_value(manifest).unwrap_or_default();
+            let text = |pointer: &str| {
+                object
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let api_version = text("/apiVersion");
+            let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+            let mut entry = json!({
+                "identifier": {
+                    "ordinal": ordinal, "group": group, "version": version, "kind": text("/kind"),
+                    "name": text("/metadata/name"), "namespace": text("/metadata/namespace"),
+                },
+                "conditions": objects,
+            });
+            if act == Act::Drifted {
+                entry["driftDetails"] = json!({
+                    "observationTime": since, "observedInMemberClusterGeneration": 2, "firstDriftedObservedTime": since,
+                    "observedDrifts": patch,
+                });
+            }
+            if act == Act::Different {
+                entry["diffDetails"] = json!({
+                    "observationTime": since, "observedInMemberClusterGeneration": 2, "firstDiffedObservedTime": since,
+                    "observedDiffs": patch,
+                });
+            }
+            entry
+        });
+    let status = json!({ "status": { "conditions": works, "manifestConditions": manifests.collect::<Vec<_>>() } });
+    let namespace = work.namespace().unwrap_or_default();
+    let api: Api<Work> = Api::namespaced(client.clone(), &namespace);
+    api.patch_status(&work.name_any(), &PatchParams::default(), &Patch::Merge(status))
+        .await?;
+    Ok(())
+}

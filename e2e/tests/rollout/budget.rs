@@ -1,0 +1,217 @@
+//! A rolling update takes no more clusters at a time than it may.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use fleet_api::placement::{BindingState, ClusterResourceBinding, Work};
+use fleet_e2e::harness::scenario;
+use fleet_e2e::placing::{Placed, bound, change, place, rolling};
+use fleet_e2e::played::{Act, Cast};
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use tokio::time::Instant;
+
+const BLOCKED: &str = "The resources cannot be updated to the latest because of the rollout strategy";
+
+/// Waits until exactly these clusters are held back, and why they say so.
+async fn held(crp: &Placed, clusters: &[String]) -> Result<Vec<String>> {
+    let says = |binding: &ClusterResourceBinding| {
+        let started = bound(binding, "RolloutStarted").filter(|c| c.status == "False");
+        started.map(|c| (c.reason.clone(), c.message.clone()))
+    };
+    let all = crp
+        .until_bindings(&format!("{clusters:?} held back"), |all| {
+            let mut found: Vec<_> = all.iter().filter(|b| says(b).is_some()).collect();
+            found.sort_by_key(|b| b.spec.target_cluster.clone());
+            found.iter().map(|b| &b.spec.target_cluster).eq(clusters)
+        })
+        .await?;
+    let said: Vec<_> = all.iter().filter_map(says).collect();
+    for (reason, message) in &said {
+        ensure!(
+            reason == "RolloutNotStartedYet" && message.starts_with(BLOCKED),
+            "{reason}: {message}"
+        );
+    }
+    Ok(said.into_iter().map(|(_, message)| message).collect())
+}
+
+#[test]
+fn a_change_goes_from_cluster_to_cluster_and_broken_ones_do_not_wait() {
+    scenario("roll-budget", |ctx| async move {
+        let words = ["a", "b", "c", "d"];
+        let cast = Cast::new(&ctx, &words).await?;
+        let on = |words: &[&str]| -> Vec<_> { words.iter().map(|word| cast.name(word)).collect() };
+        let crp = place(&ctx, cast.everywhere(), rolling(&json!(1), &json!(1))).await?;
+        crp.until_available(0).await?;
+
+        cast.act(&words, Act::Silent);
+        change(&ctx, "two").await?;
+        crp.until_text_on("\"two\"", &on(&["a"])).await?;
+        let messages = held(&crp, &on(&["b", "c", "d"])).await?;
+        ensure!(messages.iter().all(|m| m.contains(&cast.name("a"))), "{messages:?}");
+        cast.act(&["a"], Act::Available);
+        crp.until_text_on("\"two\"", &on(&["a", "b"])).await?;
+        held(&crp, &on(&["c", "d"])).await?;
+        cast.act(&words, Act::Available);
+        crp.until_available(1).await?;
+        crp.until_text_on("\"two\"", &on(&words)).await?;
+
+        // What is broken gets the next change whatever the budget, and uses it up for the others.
+        cast.act(&["c"], Act::Broken);
+        crp.until_condition("Applied", "False").await?;
+        cast.act(&words, Act::Silent);
+        change(&ctx, "three").await?;
+        crp.until_text_on("\"three\"", &on(&["c"])).await?;
+        let messages = held(&crp, &on(&["a", "b", "d"])).await?;
+        ensure!(messages.iter().all(|m| m.contains(&cast.name("c"))), "{messages:?}");
+        cast.act(&words, Act::Available);
+        crp.until_available(2).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_budget_of_zero_holds_everything_until_it_is_raised() {
+    scenario("roll-zero", |ctx| async move {
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let crp = place(&ctx, cast.everywhere(), rolling(&json!(0), &json!(1))).await?;
+        crp.until_available(0).await?;
+        change(&ctx, "two").await?;
+        let messages = held(&crp, &[cast.name("a"), cast.name("b")]).await?;
+        ensure!(
+            messages
+                .iter()
+                .all(|m| m.contains("maxUnavailable is 0, so no available cluster may be updated or left")),
+            "{messages:?}"
+        );
+        crp.until_text_on("\"two\"", &[]).await?;
+        let status = crp.until_condition("RolloutStarted", "False").await?;
+        ensure!(status.reason == "RolloutNotStartedYet", "{status:?}");
+        crp.edit(json!({ "strategy": { "rollingUpdate": { "maxUnavailable": "50%" } } }))
+            .await?;
+        crp.until_available(1).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn what_cannot_be_tracked_counts_as_available_after_its_period() {
+    scenario("roll-period", |ctx| async move {
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let strategy = json!({
+            "type": "RollingUpdate",
+            "rollingUpdate": { "maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 3 },
+        });
+        let crp = place(&ctx, cast.everywhere(), strategy).await?;
+        crp.until_available(0).await?;
+        cast.act(&["a", "b"], Act::Silent);
+        change(&ctx, "two").await?;
+        crp.until_text_on("\"two\"", &[cast.name("a")]).await?;
+        cast.act(&["a"], Act::Untrackable);
+        crp.until_bindings("a that nobody can tell about", |all| {
+            let reason = "NotAllWorkAreAvailabilityTrackable";
+            all.iter()
+                .any(|b| bound(b, "Available").is_some_and(|c| c.reason == reason))
+        })
+        .await?;
+        let since = Instant::now();
+        held(&crp, &[cast.name("b")]).await?;
+        crp.until_text_on("\"two\"", &[cast.name("a"), cast.name("b")]).await?;
+        let waited = since.elapsed();
+        // Conditions have whole seconds.
+        ensure!(waited >= Duration::from_secs(2), "the second came after {waited:?}");
+        cast.act(&["a", "b"], Act::Available);
+        crp.until_available(1).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn the_new_cluster_comes_before_the_old_one_goes() {
+    scenario("roll-surge", |ctx| async move {
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let (a, b) = (cast.name("a"), cast.name("b"));
+        let crp = place(&ctx, cast.only(&["a"]), rolling(&json!(0), &json!(1))).await?;
+        crp.until_available(0).await?;
+        cast.act(&["b"], Act::Silent);
+        crp.edit(json!({ "policy": { "clusterNames": [b] } })).await?;
+        crp.until_works("one on b", |works| works.len() == 2).await?;
+        crp.until_states(&[(a, BindingState::Unscheduled), (b.clone(), BindingState::Bound)])
+            .await?;
+        cast.act(&["b"], Act::Available);
+        crp.until_states(&[(b, BindingState::Bound)]).await?;
+        crp.until_works("none on a", |works| works.len() == 1).await?;
+        crp.until_available(0).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_cluster_that_waits_for_room_gets_that_of_an_evicted_one() {
+    scenario("roll-evict", |ctx| async move {
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let (a, b) = (cast.name("a"), cast.name("b"));
+        let crp = place(&ctx, cast.only(&["a"]), rolling(&json!(0), &json!(0))).await?;
+        crp.until_available(0).await?;
+        crp.edit(json!({ "policy": { "clusterNames": [b] } })).await?;
+        crp.until_states(&[
+            (a.clone(), BindingState::Unscheduled),
+            (b.clone(), BindingState::Scheduled),
+        ])
+        .await?;
+        held(&crp, &[b.clone()]).await?;
+        let old = crp.binding(&a).await?;
+        crp.evict(&old.name_any()).await?;
+        crp.until_states(&[(b, BindingState::Bound)]).await?;
+        crp.until_available(0).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn only_the_cluster_with_a_predecessor_waits() {
+    scenario("roll-before", |ctx| async move {
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let crp = place(&ctx, cast.everywhere(), rolling(&json!(2), &json!(2))).await?;
+        crp.until_available(0).await?;
+        // The member on a is slow to clean up after an eviction.
+        let (a, b) = (cast.name("a"), cast.name("b"));
+        let works: Api<Work> = Api::namespaced(ctx.hub().await?, &cast.member("a").namespace());
+        let hold = |list: serde_json::Value| Patch::Merge(json!({ "metadata": { "finalizers": list } }));
+        let work = format!("{}-work", crp.name);
+        works
+            .patch(&work, &PatchParams::default(), &hold(json!(["example.com/hold"])))
+            .await?;
+        let old = crp.binding(&a).await?;
+        crp.evict(&old.name_any()).await?;
+        let waits = crp
+            .until_bindings("its successor", |all| {
+                all.len() == 3
+                    && all
+                        .iter()
+                        .any(|b| bound(b, "RolloutStarted").is_some_and(|c| c.status == "False"))
+            })
+            .await?;
+        let next = waits
+            .iter()
+            .find(|b| b.spec.state == BindingState::Scheduled)
+            .context("it is Scheduled")?;
+        let message = bound(next, "RolloutStarted")
+            .map(|c| c.message.clone())
+            .unwrap_or_default();
+        ensure!(
+            message.contains(&format!("/{}", old.name_any())) && message.contains(&a),
+            "{message}"
+        );
+        // The other cluster does not care.
+        change(&ctx, "two").await?;
+        crp.until_text_on("\"two\"", &[b]).await?;
+        works.patch(&work, &PatchParams::default(), &hold(json!([]))).await?;
+        crp.until_available(1).await?;
+        let all = crp.until_bindings("two", |all| all.len() == 2).await?;
+        ensure!(all.iter().all(|b| b.uid() != old.uid()), "{all:?}");
+        Ok(())
+    });
+}
