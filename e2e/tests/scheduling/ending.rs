@@ -26,7 +26,7 @@ fn a_placement_does_not_wait_for_members_but_its_bindings_do() {
         let held = works
             .iter()
             .find(|w| w.namespace() == Some(cast.member("b").namespace()));
-        let held = held.map(|w| w.name_any()).unwrap_or_default();
+        let held = held.map(kube::ResourceExt::name_any).unwrap_or_default();
         let api: Api<Work> = Api::namespaced(ctx.hub().await?, &cast.member("b").namespace());
         let hold = |list: serde_json::Value| Patch::Merge(json!({ "metadata": { "finalizers": list } }));
         api.patch(&held, &PatchParams::default(), &hold(json!(["example.com/hold"])))
