@@ -202,7 +202,7 @@ fn an_object_moves_to_another_version_of_its_api_without_being_made_again() {
     });
 }
 
-pub fn definition(group: &str) -> Value {
+pub(crate) fn definition(group: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("gadgets.{group}")},

@@ -17,26 +17,26 @@ use kube::{Client, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 /// What has to be seen by a watch, not by a timer.
-pub const SOON: Duration = Duration::from_secs(4);
+pub(crate) const SOON: Duration = Duration::from_secs(4);
 
-pub struct Site {
-    pub ctx: Ctx,
+pub(crate) struct Site {
+    pub(crate) ctx: Ctx,
     /// The cluster that the agent runs on.
-    pub cluster: &'static str,
+    pub(crate) cluster: &'static str,
     /// The member's namespace on the hub.
-    pub hub_namespace: String,
+    pub(crate) hub_namespace: String,
     /// The scenario's namespace on the member.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// The scenario's Work.
-    pub name: String,
-    pub hub: Client,
-    pub client: Client,
+    pub(crate) name: String,
+    pub(crate) hub: Client,
+    pub(crate) client: Client,
     /// The member, if it is the scenario's own.
     own: Option<Member>,
 }
 
 /// A scenario on a member that others use too.
-pub fn on_site<Fut: Future<Output = Result<()>>>(name: &str, story: impl FnOnce(Site) -> Fut) {
+pub(crate) fn on_site<Fut: Future<Output = Result<()>>>(name: &str, story: impl FnOnce(Site) -> Fut) {
     scenario(name, |ctx| async move {
         let hub_namespace = "fleet-member-member-1".to_owned();
         story(Site::new(ctx, "member-1", hub_namespace, None).await?).await
@@ -44,7 +44,7 @@ pub fn on_site<Fut: Future<Output = Result<()>>>(name: &str, story: impl FnOnce(
 }
 
 /// A scenario with a member and an agent of its own, whose flags may be changed.
-pub fn on_own_site<Fut: Future<Output = Result<()>>>(
+pub(crate) fn on_own_site<Fut: Future<Output = Result<()>>>(
     name: &str,
     change: impl FnOnce(&mut Spec),
     story: impl FnOnce(Site) -> Fut,
@@ -73,23 +73,23 @@ impl Site {
     }
 
     /// Where this member's agent, which is running, works: on `member-2`.
-    pub async fn of(ctx: Ctx, member: Member) -> Result<Self> {
+    pub(crate) async fn of(ctx: Ctx, member: Member) -> Result<Self> {
         member.joined().await?;
         let namespace = member.namespace();
         Self::new(ctx, "member-2", namespace, Some(member)).await
     }
 
-    pub fn member(&self) -> Result<&Member> {
+    pub(crate) fn member(&self) -> Result<&Member> {
         self.own.as_ref().context("the scenario has no member of its own")
     }
 
     /// Kills its own agent.
-    pub async fn kill(&self) -> Result<()> {
+    pub(crate) async fn kill(&self) -> Result<()> {
         self.ctx.fleet().kill(&self.member()?.process(self.cluster)).await
     }
 
     /// Starts it again.
-    pub async fn start_again(&self) -> Result<()> {
+    pub(crate) async fn start_again(&self) -> Result<()> {
         self.ctx
             .fleet()
             .start_again(&self.member()?.process(self.cluster))
@@ -97,32 +97,32 @@ impl Site {
     }
 
     /// What its own agent measures.
-    pub async fn metrics(&self) -> Result<String> {
+    pub(crate) async fn metrics(&self) -> Result<String> {
         agents::metrics(self.ctx.fleet(), &self.member()?.process(self.cluster)).await
     }
 
-    pub fn works(&self) -> Api<Work> {
+    pub(crate) fn works(&self) -> Api<Work> {
         Api::namespaced(self.hub.clone(), &self.hub_namespace)
     }
 
-    pub fn applied_works(&self) -> Api<AppliedWork> {
+    pub(crate) fn applied_works(&self) -> Api<AppliedWork> {
         Api::all(self.client.clone())
     }
 
     /// Objects of a kind in the scenario's namespace on the member.
-    pub fn all<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
+    pub(crate) fn all<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub fn configs(&self) -> Api<ConfigMap> {
+    pub(crate) fn configs(&self) -> Api<ConfigMap> {
         self.all()
     }
 
-    pub fn config(&self, name: &str, data: &Value) -> Value {
+    pub(crate) fn config(&self, name: &str, data: &Value) -> Value {
         config(&self.namespace, name, data)
     }
 
-    pub fn deployment(&self, name: &str, image: &str) -> Value {
+    pub(crate) fn deployment(&self, name: &str, image: &str) -> Value {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": self.namespace},
             "spec": {
@@ -137,13 +137,13 @@ impl Site {
     }
 
     /// Makes the scenario's Work.
-    pub async fn apply(&self, strategy: &Value, manifests: &[Value]) -> Result<Work> {
+    pub(crate) async fn apply(&self, strategy: &Value, manifests: &[Value]) -> Result<Work> {
         let work = work(&self.name, strategy, manifests)?;
         self.ctx.create_in("hub", &self.hub_namespace, work).await
     }
 
     /// Somebody makes an object on the member.
-    pub async fn theirs<K>(&self, object: &Value) -> Result<K>
+    pub(crate) async fn theirs<K>(&self, object: &Value) -> Result<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + Clone
@@ -156,18 +156,18 @@ impl Site {
     }
 
     /// Gives the Work other manifests.
-    pub async fn edit(&self, manifests: &[Value]) -> Result<Work> {
+    pub(crate) async fn edit(&self, manifests: &[Value]) -> Result<Work> {
         self.patch(&json!({"spec": {"workload": {"manifests": manifests}}}))
             .await
     }
 
-    pub async fn patch(&self, patch: &Value) -> Result<Work> {
+    pub(crate) async fn patch(&self, patch: &Value) -> Result<Work> {
         let (works, params) = (self.works(), PatchParams::default());
         Ok(works.patch(&self.name, &params, &Patch::Merge(patch)).await?)
     }
 
     /// Somebody changes a ConfigMap on the member.
-    pub async fn tamper(&self, name: &str, patch: &Value) -> Result<ConfigMap> {
+    pub(crate) async fn tamper(&self, name: &str, patch: &Value) -> Result<ConfigMap> {
         let params = PatchParams {
             field_manager: Some("somebody".to_owned()),
             ..PatchParams::default()
@@ -175,25 +175,25 @@ impl Site {
         Ok(self.configs().patch(name, &params, &Patch::Merge(patch)).await?)
     }
 
-    pub async fn get(&self) -> Result<Work> {
+    pub(crate) async fn get(&self) -> Result<Work> {
         Ok(self.works().get(&self.name).await?)
     }
 
-    pub async fn until(&self, condition: &str, wanted: &str) -> Result<Work> {
+    pub(crate) async fn until(&self, condition: &str, wanted: &str) -> Result<Work> {
         self.until_work(&format!("{condition}={wanted}"), |work| is(work, condition, wanted))
             .await
     }
 
-    pub async fn available(&self) -> Result<Work> {
+    pub(crate) async fn available(&self) -> Result<Work> {
         self.until("Available", "True").await
     }
 
-    pub async fn until_work(&self, what: &str, wanted: impl FnMut(&Work) -> bool) -> Result<Work> {
+    pub(crate) async fn until_work(&self, what: &str, wanted: impl FnMut(&Work) -> bool) -> Result<Work> {
         wait::until_present(self.works(), &self.name, what, wanted).await
     }
 
     /// Waits for the reasons of all manifests under a condition of the Work as it is now.
-    pub async fn until_reasons(&self, condition: &str, wanted: &[&str]) -> Result<Work> {
+    pub(crate) async fn until_reasons(&self, condition: &str, wanted: &[&str]) -> Result<Work> {
         let what = format!("{condition}: {wanted:?}");
         let fresh = |work: &Work| {
             ["Applied", "DiffReported"]
@@ -205,21 +205,21 @@ impl Site {
     }
 
     /// The same, by a watch and not by a timer.
-    pub async fn soon(&self, what: &str, wanted: impl Fn(&Work) -> bool) -> Result<Work> {
+    pub(crate) async fn soon(&self, what: &str, wanted: impl Fn(&Work) -> bool) -> Result<Work> {
         let seen = |work: Option<&Work>| work.is_some_and(&wanted);
         let found = wait::until_within(SOON, self.works(), &self.name, what, seen).await?;
         found.context("the Work is gone")
     }
 
     /// Waits until a ConfigMap on the member has this under a key.
-    pub async fn until_data(&self, name: &str, key: &str, value: &str) -> Result<ConfigMap> {
+    pub(crate) async fn until_data(&self, name: &str, key: &str, value: &str) -> Result<ConfigMap> {
         let what = format!("{key}={value}");
         let has = |config: &ConfigMap| data(config, key) == Some(value);
         wait::until_present(self.configs(), name, &what, has).await
     }
 
     /// Waits for an Event about the Work.
-    pub async fn until_event(&self, reason: &str) -> Result<Event> {
+    pub(crate) async fn until_event(&self, reason: &str) -> Result<Event> {
         let events: Api<Event> = Api::namespaced(self.hub.clone(), &self.hub_namespace);
         let selector = watcher::Config::default().fields(&format!("involvedObject.name={}", self.name));
         let is = |event: &Event| event.reason.as_deref() == Some(reason);
@@ -229,7 +229,7 @@ impl Site {
     }
 
     /// Deletes the Work and waits until nothing is left of it.
-    pub async fn remove(&self) -> Result<()> {
+    pub(crate) async fn remove(&self) -> Result<()> {
         self.works().delete(&self.name, &DeleteParams::default()).await?;
         wait::until_gone(self.works(), &self.name).await?;
         let left = self.applied_works().get_opt(&self.name).await?;
@@ -238,7 +238,7 @@ impl Site {
     }
 }
 
-pub fn work(name: &str, strategy: &Value, manifests: &[Value]) -> Result<Work> {
+pub(crate) fn work(name: &str, strategy: &Value, manifests: &[Value]) -> Result<Work> {
     let object = json!({
         "metadata": {"name": name},
         "spec": {"workload": {"manifests": manifests}, "applyStrategy": strategy},
@@ -246,36 +246,36 @@ pub fn work(name: &str, strategy: &Value, manifests: &[Value]) -> Result<Work> {
     Ok(serde_json::from_value(object)?)
 }
 
-pub fn config(namespace: &str, name: &str, data: &Value) -> Value {
+pub(crate) fn config(namespace: &str, name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data})
 }
 
 /// Whether a condition of the Work as it is now has this status.
-pub fn is(work: &Work, condition: &str, wanted: &str) -> bool {
+pub(crate) fn is(work: &Work, condition: &str, wanted: &str) -> bool {
     let generation = work.metadata.generation.unwrap_or_default();
     let status = work.status.clone().unwrap_or_default();
     conditions::fresh(&status.conditions, condition, generation).is_some_and(|c| c.status == wanted)
 }
 
-pub fn has(work: &Work, condition: &str) -> bool {
+pub(crate) fn has(work: &Work, condition: &str) -> bool {
     let status = work.status.clone().unwrap_or_default();
     conditions::find(&status.conditions, condition).is_some()
 }
 
 /// The message of a condition of the Work.
-pub fn message(work: &Work, condition: &str) -> String {
+pub(crate) fn message(work: &Work, condition: &str) -> String {
     let status = work.status.clone().unwrap_or_default();
     let found = conditions::find(&status.conditions, condition);
     found.map(|c| c.message.clone()).unwrap_or_default()
 }
 
 /// Entries of the Work's status, by manifest.
-pub fn entries(work: &Work) -> Vec<ManifestCondition> {
+pub(crate) fn entries(work: &Work) -> Vec<ManifestCondition> {
     work.status.clone().unwrap_or_default().manifest_conditions
 }
 
 /// The reason of each manifest under a condition; empty where there is none.
-pub fn reasons(work: &Work, condition: &str) -> Vec<String> {
+pub(crate) fn reasons(work: &Work, condition: &str) -> Vec<String> {
     let reason = |entry: &ManifestCondition| {
         let found = conditions::find(&entry.conditions, condition);
         found.map(|c| c.reason.clone()).unwrap_or_default()
@@ -284,7 +284,7 @@ pub fn reasons(work: &Work, condition: &str) -> Vec<String> {
 }
 
 /// The message of each manifest under a condition.
-pub fn messages(work: &Work, condition: &str) -> Vec<String> {
+pub(crate) fn messages(work: &Work, condition: &str) -> Vec<String> {
     let message = |entry: &ManifestCondition| {
         let found = conditions::find(&entry.conditions, condition);
         found.map(|c| c.message.clone()).unwrap_or_default()
@@ -293,7 +293,7 @@ pub fn messages(work: &Work, condition: &str) -> Vec<String> {
 }
 
 /// Paths and values (member, hub) of the drift of a manifest.
-pub fn drifts(work: &Work, at: usize) -> Vec<(String, String, String)> {
+pub(crate) fn drifts(work: &Work, at: usize) -> Vec<(String, String, String)> {
     let entry = entries(work).into_iter().nth(at).unwrap_or_default();
     let details = entry
         .drift_details
@@ -304,18 +304,18 @@ pub fn drifts(work: &Work, at: usize) -> Vec<(String, String, String)> {
 }
 
 /// The same of its differences.
-pub fn diffs(work: &Work, at: usize) -> Vec<(String, String, String)> {
+pub(crate) fn diffs(work: &Work, at: usize) -> Vec<(String, String, String)> {
     let entry = entries(work).into_iter().nth(at).unwrap_or_default();
     let details = entry.diff_details.map(|diff| diff.observed_diffs).unwrap_or_default();
     let shown = details.into_iter().map(|d| (d.path, d.value_in_member, d.value_in_hub));
     shown.collect()
 }
 
-pub fn data<'a>(config: &'a ConfigMap, key: &str) -> Option<&'a str> {
+pub(crate) fn data<'a>(config: &'a ConfigMap, key: &str) -> Option<&'a str> {
     config.data.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Kinds of an object's owners.
-pub fn owners<K: Resource>(object: &K) -> Vec<String> {
+pub(crate) fn owners<K: Resource>(object: &K) -> Vec<String> {
     object.owner_references().iter().map(|o| o.kind.clone()).collect()
 }

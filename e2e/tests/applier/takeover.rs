@@ -78,36 +78,26 @@ fn what_somebody_owns_is_shared_only_when_that_is_allowed() {
 
 #[test]
 fn an_object_is_placed_by_one_work_until_that_is_gone() {
-    on_site("two-works", |site| async move {
+    on_site("two-works", |mut site| async move {
+        let (first, second) = (site.name.clone(), site.ctx.name("second"));
         site.apply(&json!({}), &[site.config("c", &json!({"a": "1"}))]).await?;
         site.available().await?;
-        let second = Site {
-            name: site.ctx.name("second"),
-            ..site
-        };
+        site.name.clone_from(&second);
         let strategy = json!({"allowCoOwnership": true});
-        second
-            .apply(&strategy, &[second.config("c", &json!({"a": "2"}))])
-            .await?;
-        let refused = second.until_reasons("Applied", &["FailedToTakeOver"]).await?;
+        site.apply(&strategy, &[site.config("c", &json!({"a": "2"}))]).await?;
+        let refused = site.until_reasons("Applied", &["FailedToTakeOver"]).await?;
         let text = &messages(&refused, "Applied")[0];
         ensure!(
             text.contains("already owned by another Fleet AppliedWork object"),
             "{text}"
         );
-        ensure!(data(&second.configs().get("c").await?, "a") == Some("1"));
-        let first = Site {
-            name: second.ctx.name("w"),
-            ..second
-        };
-        first.remove().await?;
-        let second = Site {
-            name: first.ctx.name("second"),
-            ..first
-        };
-        second.available().await?;
-        ensure!(data(&second.configs().get("c").await?, "a") == Some("2"));
-        second.remove().await
+        ensure!(data(&site.configs().get("c").await?, "a") == Some("1"));
+        site.name = first;
+        site.remove().await?;
+        site.name = second;
+        site.available().await?;
+        ensure!(data(&site.configs().get("c").await?, "a") == Some("2"));
+        site.remove().await
     });
 }
 

@@ -160,7 +160,8 @@ async fn take(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, step: &Ste
                 // It is there after all, or somebody was faster: it is looked at like any other.
                 so_far.unseen = false;
                 so_far.live = tools.objects.get(place).await;
-                if !matches!(so_far.live, Found::Absent) {
+                // A conflict about nothing was a race, with a deletion or over a quota.
+                if refusal.code == 409 || !matches!(so_far.live, Found::Absent) {
                     return None;
                 }
                 Err(refusal)
