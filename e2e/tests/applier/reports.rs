@@ -52,15 +52,14 @@ fn status_is_mirrored_while_asked_for() {
 fn a_status_that_does_not_fit_is_trimmed_and_says_so() {
     on_site("oversized", |site| async move {
         let filled = |word: &str| {
-            let value = word.repeat(200);
-            let all: serde_json::Map<String, Value> = (0..100).map(|i| (format!("k{i:03}"), json!(value))).collect();
+            let all: serde_json::Map<String, Value> = (0..100).map(|i| (format!("k{i:03}"), json!(word))).collect();
             Value::Object(all)
         };
-        let names: Vec<String> = (0..14).map(|i| format!("c{i:02}")).collect();
+        let names: Vec<String> = (0..20).map(|i| format!("c{i:02}")).collect();
         for name in &names {
-            site.theirs::<ConfigMap>(&site.config(name, &filled("mine "))).await?;
+            site.theirs::<ConfigMap>(&site.config(name, &filled(&"mine ".repeat(200)))).await?;
         }
-        let manifests: Vec<Value> = names.iter().map(|name| site.config(name, &filled("ours "))).collect();
+        let manifests: Vec<Value> = names.iter().map(|name| site.config(name, &filled("ours"))).collect();
         let strategy = json!({"type": "ReportDiff", "whenToTakeOver": "Never"});
         site.apply(&strategy, &manifests).await?;
         let done = site.until("DiffReported", "True").await?;
