@@ -273,13 +273,11 @@ fn server_side(now: &Situation<'_>, live: &Value, prepared: Prepared) -> Step {
         .as_ref()
         .is_some_and(|config| config.force);
     let force = configured || only_ours(live);
-    // A record that did not fit leaves the object client-side in spirit: its managers stay as they are.
-    let asked = now.strategy.type_ == ApplyStrategyType::ServerSideApply;
-    let migrated_managers = asked.then(|| migrated_managers(live)).flatten();
     Step::ServerSideApply {
         object,
         force,
-        migrated_managers,
+        // Also where only the record did not fit: our own earlier patch would be a conflict once somebody else has fields.
+        migrated_managers: migrated_managers(live),
     }
 }
 

@@ -38,6 +38,10 @@ fn moved(object: &Value, namespace: &str, group: &str) -> Value {
         meta.remove("uid");
         meta.remove("ownerReferences");
     }
+    // Addresses are the cluster's to give.
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|key, _| key != "clusterIP" && key != "clusterIPs");
+    }
     if let Some(version) = object["apiVersion"]
         .as_str()
         .and_then(|v| v.strip_prefix("example.com/"))

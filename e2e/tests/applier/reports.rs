@@ -57,7 +57,8 @@ fn a_status_that_does_not_fit_is_trimmed_and_says_so() {
         };
         let names: Vec<String> = (0..20).map(|i| format!("c{i:02}")).collect();
         for name in &names {
-            site.theirs::<ConfigMap>(&site.config(name, &filled(&"mine ".repeat(200)))).await?;
+            site.theirs::<ConfigMap>(&site.config(name, &filled(&"mine ".repeat(200))))
+                .await?;
         }
         let manifests: Vec<Value> = names.iter().map(|name| site.config(name, &filled("ours"))).collect();
         let strategy = json!({"type": "ReportDiff", "whenToTakeOver": "Never"});

@@ -162,6 +162,8 @@ impl Applying {
                         Ok(_) => continue,
                         Err(refusal) => refusal.text,
                     },
+                    // Freed already: others own it too, and it stays.
+                    None if owner.shares(&live) => continue,
                     None => finalizers(&live),
                 },
                 Found::Failed(error) => error,
