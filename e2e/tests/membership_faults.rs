@@ -226,7 +226,7 @@ fn joining_and_leaving_are_counted_once_and_not_with_every_heartbeat() {
             line.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
         };
         let (joins, leaves) = ("join_result_counter{", "leave_result_counter{");
-        let before = agents::hub_metrics(ctx.fleet(), HUB_AGENT).await?;
+        let before = agents::metrics(ctx.fleet(), HUB_AGENT).await?;
         let member = Member::create(&ctx, "m").await?;
         member.join_agent("member-1").await?;
         for _ in 0..3 {
@@ -234,7 +234,7 @@ fn joining_and_leaving_are_counted_once_and_not_with_every_heartbeat() {
         }
         member.delete().await?;
         member.until_gone().await?;
-        let after = agents::hub_metrics(ctx.fleet(), HUB_AGENT).await?;
+        let after = agents::metrics(ctx.fleet(), HUB_AGENT).await?;
         ensure!(count(&after, joins) == count(&before, joins) + 1, "joins: {after}");
         ensure!(count(&after, leaves) == count(&before, leaves) + 1, "leaves: {after}");
         let beats = |mc: &MemberCluster| {

@@ -2,10 +2,12 @@
 //!
 //! A key is waiting at most once and worked on at most once at a time; what is added while it is being worked on makes
 //! it run once more afterwards. Delayed keys wait on one timer for the earliest of them: nothing polls. Every pass decides
-//! anew when it wants to be woken, so a pass drops the timer that its key had.
+//! anew when it wants to be woken, so a pass drops the timer that its key had. Keys of a higher priority go first; among
+//! equals, and so in a queue where nobody asks for one, the first that came.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
     fmt,
     hash::Hash,
     sync::Arc,
@@ -26,23 +28,30 @@ struct Inner<Q> {
     backoff: Backoff,
 }
 
+/// The place among those that are ready: by priority, then in the order of adding.
+type Rank = (Reverse<i64>, u64);
+
 struct State<Q> {
-    ready: VecDeque<Q>,
+    ready: BTreeMap<Rank, Q>,
     keys: HashMap<Q, Entry>,
     /// By time, then in the order of adding.
     timers: BTreeMap<(Instant, u64), Q>,
     sequence: u64,
+    /// The priority of what a timer wakes, other than after a failure.
+    of_timers: i64,
 }
 
 #[derive(Default)]
 struct Entry {
-    /// In `ready`, since when.
-    ready: Option<Instant>,
+    /// In `ready`, since when and where.
+    ready: Option<(Instant, Rank)>,
+    /// Of the last pass.
+    priority: i64,
     /// In `timers`, where.
     timer: Option<(Instant, u64)>,
     in_flight: bool,
-    /// Wanted again while in flight: at once, or at this time.
-    again: bool,
+    /// Wanted again while in flight: at once with this priority, or at this time.
+    again: Option<i64>,
     again_at: Option<Instant>,
     failures: u32,
 }
@@ -79,10 +88,11 @@ impl<Q: Hash + Eq + Clone> Queue<Q> {
     /// A queue with these delays after failures.
     pub fn new(backoff: Backoff) -> Self {
         let state = State {
-            ready: VecDeque::new(),
+            ready: BTreeMap::new(),
             keys: HashMap::new(),
             timers: BTreeMap::new(),
             sequence: 0,
+            of_timers: 0,
         };
         Self(Arc::new(Inner {
             state: Mutex::new(state),
@@ -91,18 +101,35 @@ impl<Q: Hash + Eq + Clone> Queue<Q> {
         }))
     }
 
+    /// The priority of keys that a timer wakes. A repeated failure keeps the priority that it had.
+    pub fn set_priority_of_timers(&self, priority: i64) {
+        self.0.state.lock().of_timers = priority;
+    }
+
     /// Wants the key worked on as soon as possible, also when it is waiting for a timer.
     pub fn add(&self, key: Q) {
+        self.add_with_priority(key, 0);
+    }
+
+    /// The same with another priority than 0. A key that is ready already keeps the higher of the two.
+    pub fn add_with_priority(&self, key: Q, priority: i64) {
         let mut state = self.0.state.lock();
         let entry = state.keys.entry(key.clone()).or_default();
         if entry.in_flight {
-            entry.again = true;
-        } else if entry.ready.is_none() {
-            entry.ready = Some(Instant::now());
-            state.ready.push_back(key);
-            drop(state);
-            self.0.more.notify_one();
+            entry.again = Some(entry.again.map_or(priority, |other| other.max(priority)));
+            return;
         }
+        let since = match entry.ready {
+            Some((_, (Reverse(other), _))) if other >= priority => return,
+            Some((since, rank)) => {
+                state.ready.remove(&rank);
+                since
+            }
+            None => Instant::now(),
+        };
+        state.make_ready(key, since, priority);
+        drop(state);
+        self.0.more.notify_one();
     }
 
     /// Wants the key worked on at this time, or earlier if it was wanted earlier.
@@ -143,10 +170,11 @@ impl<Q: Hash + Eq + Clone> Queue<Q> {
             let next = {
                 let mut state = self.0.state.lock();
                 state.fire(Instant::now());
-                if let Some(key) = state.ready.pop_front() {
+                if let Some(((Reverse(priority), _), key)) = state.ready.pop_first() {
                     let entry = state.keys.get_mut(&key).expect("a ready key has an entry");
                     entry.in_flight = true;
-                    let since = entry.ready.take().expect("a ready key knows since when");
+                    entry.priority = priority;
+                    let (since, _) = entry.ready.take().expect("a ready key knows since when");
                     let timer = entry.timer.take();
                     if let Some(timer) = timer {
                         state.timers.remove(&timer);
@@ -193,9 +221,8 @@ impl<Q: Hash + Eq + Clone> Queue<Q> {
         count(entry);
         let again = std::mem::take(&mut entry.again);
         let at = [at, entry.again_at.take()].into_iter().flatten().min();
-        if again {
-            entry.ready = Some(Instant::now());
-            state.ready.push_back(key.clone());
+        if let Some(priority) = again {
+            state.make_ready(key.clone(), Instant::now(), priority);
         } else if let Some(at) = at {
             state.set_timer(key.clone(), at);
         } else if entry.failures == 0 {
@@ -207,6 +234,13 @@ impl<Q: Hash + Eq + Clone> Queue<Q> {
 }
 
 impl<Q: Hash + Eq + Clone> State<Q> {
+    fn make_ready(&mut self, key: Q, since: Instant, priority: i64) {
+        self.sequence += 1;
+        let rank = (Reverse(priority), self.sequence);
+        self.keys.entry(key.clone()).or_default().ready = Some((since, rank));
+        self.ready.insert(rank, key);
+    }
+
     /// The earlier of the time that the key has and this one.
     fn set_timer(&mut self, key: Q, at: Instant) {
         let entry = self.keys.entry(key.clone()).or_default();
@@ -228,8 +262,12 @@ impl<Q: Hash + Eq + Clone> State<Q> {
             let entry = self.keys.get_mut(&key).expect("a timed key has an entry");
             entry.timer = None;
             if entry.ready.is_none() {
-                entry.ready = Some(at);
-                self.ready.push_back(key);
+                let priority = if entry.failures > 0 {
+                    entry.priority
+                } else {
+                    self.of_timers
+                };
+                self.make_ready(key, at, priority);
             }
         }
     }
@@ -285,6 +323,28 @@ mod tests {
             queue.0.state.lock().keys.is_empty(),
             "nothing is left of a key that is done"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_higher_priority_goes_first_and_a_failure_keeps_its_own() {
+        let queue = queue();
+        queue.set_priority_of_timers(-1);
+        queue.add_after("timer", Duration::from_millis(1));
+        queue.add("a");
+        queue.add_with_priority("urgent", 100);
+        queue.add("b");
+        queue.add_with_priority("b", 7);
+        queue.add_with_priority("urgent", 3);
+        tokio::time::advance(Duration::from_millis(2)).await;
+        for expected in ["urgent", "b", "a", "timer"] {
+            assert_eq!(now(&queue), Some(expected));
+        }
+        // Failed, it goes before what came in the meantime with less.
+        queue.failed(&"urgent");
+        queue.done(&"a", Next::Wait);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        queue.add_with_priority("a", 99);
+        assert_eq!([now(&queue), now(&queue)], [Some("urgent"), Some("a")]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::{Crd, kind};
 use crate::lenient;
+use crate::placement::WorkResourceIdentifier;
 
 kind! {
     /// On a member cluster, stands for one Work of the hub and owns what it brought. Deleting it removes all of that.
@@ -33,12 +34,15 @@ pub struct AppliedWorkStatus {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub applied_resources: Vec<AppliedResource>,
-    /// Everything that may exist because of the Work, written down before it is made. Only the member agent reads it.
+    /// What else may exist because of the Work, written down before it is made. Only the member agent reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<AppliedWorkInventory>,
 }
 
-/// What may exist because of a Work, and the attempt that was last written down.
+/// The attempt that was last written down, and what may exist besides `appliedResources`.
+///
+/// The garbage collector reads the whole AppliedWork once for each object that it owns, so this is kept small: objects
+/// are named once, by kind and namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedWorkInventory {
@@ -52,75 +56,44 @@ pub struct AppliedWorkInventory {
     /// Digest of its spec, since a hub restored from a backup counts its generations again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub spec_digest: String,
-    /// The objects.
-    #[serde(
-        default,
-        deserialize_with = "lenient::null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub entries: Vec<InventoryEntry>,
+    /// Objects that may exist and are not in `appliedResources`.
+    #[serde(default, deserialize_with = "lenient::null_as_default")]
+    #[schemars(!default)]
+    pub objects: Vec<InventoryObjects>,
 }
 
-/// An object that may exist because of a Work.
+/// Objects of one kind in one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct InventoryEntry {
-    /// The object.
-    #[serde(flatten)]
-    pub resource: AppliedResource,
-    /// `Intended`: it may exist. `Owned`: it was applied or taken over.
+pub struct InventoryObjects {
+    /// Their API group; empty for the core group.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub state: String,
+    pub group: String,
+    /// Their API version.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Their kind.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The plural name of their kind.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub resource: String,
+    /// Their namespace; empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Their names.
+    #[serde(default, deserialize_with = "lenient::null_as_default")]
+    #[schemars(!default)]
+    pub names: Vec<String>,
 }
 
 /// An object that was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedResource {
-    /// Its place in the Work's list of manifests, from 0.
-    pub ordinal: i64,
-    /// Its API group; empty for the core group.
-    #[serde(
-        default,
-        deserialize_with = "lenient::null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub group: String,
-    /// Its API version.
-    #[serde(
-        default,
-        deserialize_with = "lenient::null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub version: String,
-    /// Its kind.
-    #[serde(
-        default,
-        deserialize_with = "lenient::null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub kind: String,
-    /// The plural name of its kind.
-    #[serde(
-        default,
-        deserialize_with = "lenient::null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub resource: String,
-    /// Its namespace; empty for a cluster-scoped object.
-    #[serde(
-        default,
-        deserialize_with = "lenient::null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub namespace: String,
-    /// Its name.
-    #[serde(
-        default,
-        deserialize_with = "lenient::null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub name: String,
+    /// Which.
+    #[serde(flatten)]
+    pub id: WorkResourceIdentifier,
     /// Its UID on the member, so that a later object of the same name is not mistaken for it.
     #[serde(
         default,

@@ -28,7 +28,7 @@ mod update_strategy;
 mod work;
 
 pub use applied_work::{
-    AppliedResource, AppliedWork, AppliedWorkInventory, AppliedWorkSpec, AppliedWorkStatus, InventoryEntry,
+    AppliedResource, AppliedWork, AppliedWorkInventory, AppliedWorkSpec, AppliedWorkStatus, InventoryObjects,
 };
 pub use approval::{ApprovalRequest, ApprovalRequestSpec, ApprovalRequestStatus, ClusterApprovalRequest};
 pub use binding::{

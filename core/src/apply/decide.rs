@@ -218,19 +218,16 @@ fn apply(now: &Situation<'_>, live: Option<&Value>) -> Step {
         return failed(ApplyFailure::Owners(invalid));
     }
     let prepared = prepare(now.manifest, now.owner, &now.strategy.type_);
-    let Some(live) = live else {
-        return Step::Create(prepared.object);
-    };
-    if unchanged(now, live, &prepared) {
-        return Step::Nothing;
-    }
-    let step = if prepared.server_side {
-        server_side(now, live, prepared)
-    } else {
-        client_side(now, live, &prepared)
+    let step = match live {
+        None => Step::Create(prepared.object),
+        Some(live) if unchanged(now, live, &prepared) => return Step::Nothing,
+        Some(live) if prepared.server_side => server_side(now, live, prepared),
+        Some(live) => client_side(now, live, &prepared),
     };
     match (step, now.hold_until) {
-        (Step::Patch(_) | Step::ServerSideApply { .. }, Some(until)) if until > now.now => Step::Hold(until),
+        (Step::Create(_) | Step::Patch(_) | Step::ServerSideApply { .. }, Some(until)) if until > now.now => {
+            Step::Hold(until)
+        }
         (step, _) => step,
     }
 }
@@ -276,13 +273,11 @@ fn server_side(now: &Situation<'_>, live: &Value, prepared: Prepared) -> Step {
         .as_ref()
         .is_some_and(|config| config.force);
     let force = configured || only_ours(live);
-    // A record that did not fit leaves the object client-side in spirit: its managers stay as they are.
-    let asked = now.strategy.type_ == ApplyStrategyType::ServerSideApply;
-    let migrated_managers = asked.then(|| migrated_managers(live)).flatten();
     Step::ServerSideApply {
         object,
         force,
-        migrated_managers,
+        // Also where only the record did not fit: our own earlier patch would be a conflict once somebody else has fields.
+        migrated_managers: migrated_managers(live),
     }
 }
 

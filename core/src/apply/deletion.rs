@@ -86,6 +86,8 @@ pub enum CleanUp {
     Nothing,
     /// Touch nothing, for this reason, and look again when it may have changed.
     Pause(Pause),
+    /// Delete what the AppliedWork alone owns, and look again with what came of it.
+    Sweep,
     /// Delete the AppliedWork of this uid.
     DeleteOwner {
         /// The precondition.
@@ -122,8 +124,44 @@ pub enum Pause {
 pub enum Propagation {
     /// They go first.
     Foreground,
+    /// Nothing is left that would have to.
+    Background,
     /// They lose their owner and stay.
     Orphan,
+}
+
+/// How much of what an AppliedWork owned was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swept {
+    /// Nobody has tried.
+    NotYet,
+    /// Some objects are still going, have other owners, or could not be told.
+    Partly,
+    /// Every object of the inventory is confirmed gone, or not ours.
+    Everything,
+}
+
+/// Whether objects of this kind may own others, which have to go first. The rest is deleted at once: waiting for
+/// dependents that cannot be costs the garbage collector two requests each.
+pub fn owns_others(group: &str, kind: &str) -> bool {
+    let plain = match group {
+        "" => matches!(
+            kind,
+            "ConfigMap"
+                | "Secret"
+                | "ServiceAccount"
+                | "LimitRange"
+                | "ResourceQuota"
+                | "Namespace"
+                | "PersistentVolume"
+        ),
+        "rbac.authorization.k8s.io" | "scheduling.k8s.io" => true,
+        "policy" => kind == "PodDisruptionBudget",
+        "networking.k8s.io" => matches!(kind, "NetworkPolicy" | "IngressClass"),
+        "storage.k8s.io" => kind == "StorageClass",
+        _ => false,
+    };
+    !plain
 }
 
 /// What is known of a Work that is to be cleaned up.
@@ -139,6 +177,8 @@ pub struct Ending<'a> {
     pub namespace: HubNamespace,
     /// Its AppliedWork.
     pub applied_work: &'a AppliedWorkView,
+    /// How much of what it owned was removed by this pass.
+    pub swept: Swept,
     /// After how long a deletion counts as stuck.
     pub help_after: SignedDuration,
     /// The time.
@@ -167,14 +207,18 @@ pub fn clean_up(ending: &Ending<'_>) -> CleanUp {
     match ending.applied_work {
         AppliedWorkView::Unknown => CleanUp::Pause(Pause::NotKnown),
         AppliedWorkView::Absent => CleanUp::Complete,
-        AppliedWorkView::Present { uid } => CleanUp::DeleteOwner {
-            uid: uid.clone(),
-            propagation: if ending.work.abandon {
-                Propagation::Orphan
-            } else {
-                Propagation::Foreground
-            },
-        },
+        AppliedWorkView::Present { uid } => {
+            let propagation = match ending.swept {
+                _ if ending.work.abandon => Propagation::Orphan,
+                Swept::NotYet => return CleanUp::Sweep,
+                Swept::Partly => Propagation::Foreground,
+                Swept::Everything => Propagation::Background,
+            };
+            CleanUp::DeleteOwner {
+                uid: uid.clone(),
+                propagation,
+            }
+        }
         AppliedWorkView::Terminating { since } => {
             let help_at = *since + ending.help_after;
             if ending.now >= help_at {
@@ -262,6 +306,7 @@ mod tests {
             work: DELETED,
             namespace: HubNamespace::Active,
             applied_work,
+            swept: Swept::NotYet,
             help_after: SignedDuration::from_secs(300),
             now: Timestamp::from_second(1000).unwrap(),
         };
@@ -270,7 +315,13 @@ mod tests {
             uid: "u".into(),
             propagation,
         };
-        assert_eq!(clean_up(&base(&there)), delete(Propagation::Foreground));
+        assert_eq!(clean_up(&base(&there)), CleanUp::Sweep);
+        for (swept, propagation) in [
+            (Swept::Partly, Propagation::Foreground),
+            (Swept::Everything, Propagation::Background),
+        ] {
+            assert_eq!(clean_up(&Ending { swept, ..base(&there) }), delete(propagation));
+        }
         let abandoned = Ending {
             work: WorkView {
                 abandon: true,
@@ -329,6 +380,21 @@ mod tests {
             ..base(&there)
         };
         assert_eq!(clean_up(&unread), CleanUp::Pause(Pause::NotKnown));
+    }
+
+    #[test]
+    fn only_what_may_own_others_is_waited_for() {
+        for (group, kind, expected) in [
+            ("", "ConfigMap", false),
+            ("", "Namespace", false),
+            ("rbac.authorization.k8s.io", "ClusterRole", false),
+            ("", "Service", true),
+            ("apps", "Deployment", true),
+            ("batch", "Job", true),
+            ("example.com", "ConfigMap", true),
+        ] {
+            assert_eq!(owns_others(group, kind), expected, "{group} {kind}");
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! What may exist on the member because of a Work, written down before it is made.
 //!
-//! The inventory is kept in the status of the AppliedWork. An entry is dropped only when its object is confirmed gone,
-//! confirmed not to be ours, or released: no mode, failure or new order of manifests ever drops one.
+//! The inventory is kept in the status of the AppliedWork: `appliedResources` and, for whatever is not among them, a short
+//! list of names. An entry is dropped only when its object is confirmed gone, confirmed not to be ours, or released: no
+//! mode, failure or new order of manifests ever drops one.
 
 use fleet_api::conditions::manifest::{Applied, ApplyFailure};
 use fleet_api::conditions::{self, Status};
-use fleet_api::placement::{AppliedResource, WorkResourceIdentifier, WorkStatus};
-use serde::{Deserialize, Serialize};
+use fleet_api::placement::{
+    AppliedResource, AppliedWorkInventory, AppliedWorkStatus, InventoryObjects, ManifestCondition,
+    WorkResourceIdentifier, WorkStatus,
+};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +20,16 @@ use super::owners::Owner;
 use super::status::ManifestReport;
 
 /// Everything that may exist, and the attempt that was last written down.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The last attempt.
-    #[serde(flatten)]
     pub attempt: Attempt,
-    /// The objects, in no particular order.
-    pub entries: Vec<Entry>,
+    /// The objects.
+    pub entries: BTreeMap<ObjectKey, WorkResourceIdentifier>,
 }
 
 /// What was attempted. The digest is there because a hub restored from a backup counts its generations again.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempt {
     /// Uid of the Work.
     pub work_uid: String,
@@ -39,71 +39,24 @@ pub struct Attempt {
     pub spec_digest: String,
 }
 
-/// One object.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Entry {
-    /// Which.
-    #[serde(flatten)]
-    pub id: WorkResourceIdentifier,
-    /// Its uid, once known.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub uid: String,
-    /// How far it is known to have come.
-    #[serde(default)]
-    pub state: State,
-}
-
-/// How far an object is known to have come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
-    /// It may exist, and may be ours.
-    #[default]
-    Intended,
-    /// It was applied or taken over.
-    Owned,
-}
-
 impl Inventory {
-    /// The inventory to be written before the first change of this attempt; nothing if it already was.
-    pub fn intend(&self, attempt: &Attempt, manifests: &[Manifest]) -> Option<Self> {
-        let mut entries = self.keyed();
+    /// Notes what this attempt may make. Whether that has to be written before the first change: an object that is
+    /// written down already is found again whatever happens, so the attempt alone can wait for the result.
+    pub fn intend(&mut self, attempt: &Attempt, manifests: &[Manifest]) -> bool {
+        self.attempt = attempt.clone();
+        let mut news = false;
         for manifest in manifests.iter().filter(|manifest| manifest.object.is_ok()) {
-            let Some(key) = ObjectKey::of(&manifest.id) else {
-                continue;
-            };
-            let entry = entries.entry(key).or_default();
-            // Version and place may have moved; what is known of the object stays.
-            entry.id = manifest.id.clone();
-        }
-        let next = Self {
-            attempt: attempt.clone(),
-            entries: entries.into_values().collect(),
-        };
-        (next != *self).then_some(next)
-    }
-
-    /// Notes that the object was applied or taken over.
-    pub fn owned(&mut self, id: &WorkResourceIdentifier, uid: &str) {
-        let key = ObjectKey::of(id);
-        let known = self.entries.iter_mut().find(|entry| ObjectKey::of(&entry.id) == key);
-        match known {
-            Some(entry) => {
-                uid.clone_into(&mut entry.uid);
-                entry.state = State::Owned;
+            if let Some(key) = ObjectKey::of(&manifest.id) {
+                // Version and place may have moved.
+                news |= self.entries.insert(key, manifest.id.clone()).is_none();
             }
-            // Not written down before: late is better than never.
-            None => self.entries.push(Entry {
-                id: id.clone(),
-                uid: uid.to_owned(),
-                state: State::Owned,
-            }),
         }
+        news
     }
 
     /// Entries that the spec no longer names. A manifest that cannot be mapped or has failed is still named; while one
     /// cannot even be read, nothing is left over, since nobody knows what it names.
-    pub fn leftovers(&self, manifests: &[Manifest]) -> Vec<&Entry> {
+    pub fn leftovers(&self, manifests: &[Manifest]) -> Vec<&WorkResourceIdentifier> {
         let unreadable = |manifest: &Manifest| matches!(manifest.object, Err(ApplyFailure::NotAnObject { .. }));
         if manifests.iter().any(unreadable) {
             return Vec::new();
@@ -112,46 +65,86 @@ impl Inventory {
             .iter()
             .filter_map(|manifest| ObjectKey::of(&manifest.id))
             .collect();
-        self.entries
-            .iter()
-            .filter(|entry| ObjectKey::of(&entry.id).is_none_or(|key| !named.contains(&key)))
-            .collect()
+        let left = self.entries.iter().filter(|(key, _)| !named.contains(key));
+        left.map(|(_, id)| id).collect()
     }
 
     /// Drops the entry of an object for which `confirmed` holds.
     pub fn forget(&mut self, id: &WorkResourceIdentifier, _confirmed: Confirmed) {
-        let key = ObjectKey::of(id);
-        self.entries.retain(|entry| ObjectKey::of(&entry.id) != key);
+        if let Some(key) = ObjectKey::of(id) {
+            self.entries.remove(&key);
+        }
     }
 
     /// The inventory of a cluster on which upstream's agent ran: all that it may have created.
     pub fn adopted(work: &WorkStatus, applied: &[AppliedResource]) -> Self {
-        let mut inventory = Self::default();
-        for entry in &work.manifest_conditions {
+        let maybe_made = |entry: &&ManifestCondition| {
             let condition = conditions::find(&entry.conditions, Applied::TYPE);
             // No condition is a sign of `ReportDiff`, under which objects are taken over: they may be ours.
-            let maybe = condition.is_none_or(|c| Status::of(c) == Status::True || c.reason == "PreparingToProcess");
-            if maybe && ObjectKey::of(&entry.identifier).is_some() {
-                inventory.entries.push(Entry {
-                    id: entry.identifier.clone(),
-                    ..Entry::default()
-                });
-            }
+            condition.is_none_or(|c| Status::of(c) == Status::True || c.reason == "PreparingToProcess")
+        };
+        let made = work.manifest_conditions.iter().filter(maybe_made);
+        let ids = made.map(|entry| &entry.identifier).chain(applied.iter().map(|a| &a.id));
+        Self {
+            attempt: Attempt::default(),
+            entries: keyed(ids.cloned()),
         }
-        for resource in applied {
-            inventory.owned(&identifier(resource), &resource.uid);
-        }
-        inventory.entries = inventory.keyed().into_values().collect();
-        inventory
     }
 
-    /// Entries by object, nameless ones left out: there is no object that they could stand for.
-    fn keyed(&self) -> BTreeMap<ObjectKey, Entry> {
-        self.entries
-            .iter()
-            .filter_map(|entry| Some((ObjectKey::of(&entry.id)?, entry.clone())))
-            .collect()
+    /// The inventory that an AppliedWork carries; none if it was never written, as on clusters of other agents.
+    pub fn stored(status: &AppliedWorkStatus) -> Option<Self> {
+        let stored = status.inventory.as_ref()?;
+        let applied = status.applied_resources.iter().map(|applied| applied.id.clone());
+        let intended = stored.objects.iter().flat_map(|objects| {
+            objects.names.iter().map(|name| WorkResourceIdentifier {
+                ordinal: 0,
+                group: objects.group.clone(),
+                version: objects.version.clone(),
+                kind: objects.kind.clone(),
+                resource: objects.resource.clone(),
+                namespace: objects.namespace.clone(),
+                name: name.clone(),
+            })
+        });
+        Some(Self {
+            attempt: Attempt {
+                work_uid: stored.work_uid.clone(),
+                generation: stored.generation,
+                spec_digest: stored.spec_digest.clone(),
+            },
+            entries: keyed(intended.chain(applied)),
+        })
     }
+
+    /// What is written beside `appliedResources`, which list the objects for which `is_listed` holds.
+    pub fn to_store(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> AppliedWorkInventory {
+        let mut groups: BTreeMap<[&str; 5], Vec<String>> = BTreeMap::new();
+        for (_, id) in self.entries.iter().filter(|(key, _)| !is_listed(key)) {
+            let group = [&*id.group, &*id.version, &*id.kind, &*id.resource, &*id.namespace];
+            groups.entry(group).or_default().push(id.name.clone());
+        }
+        let objects = groups.into_iter().map(
+            |([group, version, kind, resource, namespace], names)| InventoryObjects {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                kind: kind.to_owned(),
+                resource: resource.to_owned(),
+                namespace: namespace.to_owned(),
+                names,
+            },
+        );
+        AppliedWorkInventory {
+            work_uid: self.attempt.work_uid.clone(),
+            generation: self.attempt.generation,
+            spec_digest: self.attempt.spec_digest.clone(),
+            objects: objects.collect(),
+        }
+    }
+}
+
+/// By object, nameless ones left out: there is no object that they could stand for.
+fn keyed(ids: impl Iterator<Item = WorkResourceIdentifier>) -> BTreeMap<ObjectKey, WorkResourceIdentifier> {
+    ids.filter_map(|id| Some((ObjectKey::of(&id)?, id))).collect()
 }
 
 /// Why an entry may be dropped.
@@ -209,58 +202,14 @@ pub fn removal(live: Live<'_>, owner: &Owner, current: &BTreeSet<String>) -> Rem
 
 /// `status.appliedResources`: what was applied in this round, in order, with upstream's exact meaning.
 pub fn applied_resources(reports: &[ManifestReport]) -> Vec<AppliedResource> {
-    reports
-        .iter()
-        .filter(|report| report.verdict.is_applied())
-        .map(|report| {
-            let WorkResourceIdentifier {
-                ordinal,
-                group,
-                version,
-                kind,
-                resource,
-                namespace,
-                name,
-            } = report.id.clone();
-            let uid = report
-                .live
-                .as_ref()
-                .map(|live| text(live, &["metadata", "uid"]).to_owned())
-                .unwrap_or_default();
-            AppliedResource {
-                ordinal,
-                group,
-                version,
-                kind,
-                resource,
-                namespace,
-                name,
-                uid,
-            }
+    let applied = reports.iter().filter(|report| report.verdict.is_applied());
+    let uid = |live: &Value| text(live, &["metadata", "uid"]).to_owned();
+    applied
+        .map(|report| AppliedResource {
+            id: report.id.clone(),
+            uid: report.live.as_ref().map(uid).unwrap_or_default(),
         })
         .collect()
-}
-
-fn identifier(resource: &AppliedResource) -> WorkResourceIdentifier {
-    let AppliedResource {
-        ordinal,
-        group,
-        version,
-        kind,
-        resource,
-        namespace,
-        name,
-        ..
-    } = resource.clone();
-    WorkResourceIdentifier {
-        ordinal,
-        group,
-        version,
-        kind,
-        resource,
-        namespace,
-        name,
-    }
 }
 
 #[cfg(test)]

@@ -131,8 +131,8 @@ pub fn hub_channel(fleet: &Fleet, process: &str) -> Result<String> {
     Ok(format!("127.0.0.1:{}", port.trim()))
 }
 
-/// What a replica of the hub agent measures, in Prometheus' text form.
-pub async fn hub_metrics(fleet: &Fleet, process: &str) -> Result<String> {
+/// What an agent measures, in Prometheus' text form.
+pub async fn metrics(fleet: &Fleet, process: &str) -> Result<String> {
     let port: u16 = std::fs::read_to_string(port_file(fleet, process, "metrics"))?
         .trim()
         .parse()?;
@@ -199,6 +199,7 @@ pub async fn member_agent_spec(fleet: &Fleet, member: &str, process: &str, value
 
 async fn member_spec(fleet: &Fleet, member: &str, process: &str, rendered: &chart::Rendered) -> Result<Spec> {
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
+    std::fs::write(port_file(fleet, process, "metrics"), metrics.to_string())?;
     let file = process.rsplit('/').next().unwrap_or(process);
     let kubeconfig = kubeconfig_of(fleet, member, &rendered.service_account()?, file).await?;
     let mut args = rendered.args()?;

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! fleet-bench ── a fleet of its own ── fleet-bench again, inside it ── rows ──► table, target/bench/membership.json
-//!                hub + 3 members: idle, writes      (real agents)
-//!                hub alone:       scale, restart    (one hub agent, simulated members over the real channel)
+//!                hub + 3 members: idle, writes, apply (real agents)
+//!                hub alone:       scale, restart      (one hub agent, simulated members over the real channel)
 //! ```
 //!
 //! Requests are counted from the hub's audit log, by user; CPU and memory come from /proc. Counts and ratios say more than
 //! times, which depend on the machine and on what else runs there.
 
+pub mod applier;
 pub mod audit;
 pub mod figures;
 pub mod hub;
@@ -36,6 +37,8 @@ pub enum Part {
     Idle,
     /// Requests to the hub per heartbeat, join and leave.
     Writes,
+    /// How soon Works are applied, available and gone, and what they take.
+    Apply,
     /// Many simulated members against one hub agent.
     Scale,
     /// What a restart of the hub agent writes.
@@ -44,11 +47,11 @@ pub enum Part {
 
 impl Part {
     /// All, in the order in which they run.
-    pub const ALL: [Self; 4] = [Self::Idle, Self::Writes, Self::Scale, Self::Restart];
+    pub const ALL: [Self; 5] = [Self::Idle, Self::Writes, Self::Apply, Self::Scale, Self::Restart];
 
     /// Whether it needs real members.
     pub fn is_real(self) -> bool {
-        matches!(self, Self::Idle | Self::Writes)
+        matches!(self, Self::Idle | Self::Writes | Self::Apply)
     }
 }
 
@@ -95,14 +98,21 @@ pub async fn measure(fleet: &Fleet, parts: &[Part], settings: Settings) -> Resul
     let mut rows = Vec::new();
     if real {
         let joined = writes::join_all(&hub).await?;
-        let quiet = quiet::watch(&hub, settings.window).await?;
-        if has(Part::Idle) {
-            rows.extend(quiet.usage_rows());
+        if has(Part::Idle) || has(Part::Writes) {
+            let quiet = quiet::watch(&hub, settings.window).await?;
+            if has(Part::Idle) {
+                rows.extend(quiet.usage_rows());
+            }
+            if has(Part::Writes) {
+                rows.extend(quiet.write_rows());
+                rows.extend(writes::content_change(&hub).await?);
+                rows.extend(joined);
+            }
+        }
+        if has(Part::Apply) {
+            rows.extend(applier::measure(&hub).await?);
         }
         if has(Part::Writes) {
-            rows.extend(quiet.write_rows());
-            rows.extend(writes::content_change(&hub).await?);
-            rows.extend(joined);
             rows.extend(writes::leave(&hub).await?);
         }
     } else {

@@ -2,37 +2,33 @@
 
 use std::time::Duration;
 
-use fleet_api::{events::WorkEvent, placement::AppliedWork};
+use fleet_api::{
+    events::WorkEvent,
+    placement::{AppliedWork, WorkResourceIdentifier, WorkStatus},
+};
 use fleet_core::{
     apply::{
-        deletion::{AppliedWorkView, CleanUp, Ending, HubNamespace, Propagation, clean_up},
+        deletion::{AppliedWorkView, CleanUp, Ending, HubNamespace, Swept, clean_up, owns_others},
+        inventory::Inventory,
         owners::Owner,
     },
     session::seen::Subject,
 };
-use fleet_proto::convert::{Blocker, CleanupProgress, ManifestIdentifier, MemberMessage};
+use fleet_proto::convert::{Blocker, CleanupProgress, MemberMessage};
 use fleet_runtime::queue::Next;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use tokio::time::{Instant, timeout};
 
-use super::{
-    Applying, Failure,
-    json::uid,
-    leftovers,
-    objects::{Found, Place},
-    owners,
-    round::reference,
-    works::Seen,
-};
+use super::{Applying, Failure, json::uid, leftovers, objects::Found, report, round::reference, works::Seen};
 
 /// How long a pause lasts that no event ends.
 const PAUSE: Duration = Duration::from_secs(5);
 /// How often a deletion that does not get on is looked at.
 const STUCK: Duration = Duration::from_secs(30);
 /// Objects at the same time.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 /// Blockers that are named.
 const BLOCKERS_MAX: usize = 10;
 
@@ -45,6 +41,7 @@ impl Applying {
     ) -> Result<Next, Failure> {
         // Read for each attempt: a namespace that goes is no order to remove anything.
         let namespace = self.hub_namespace().await;
+        let mut swept = Swept::NotYet;
         loop {
             let (view, object) = &seen;
             let now = self.clock.now();
@@ -54,6 +51,7 @@ impl Applying {
                 work: work.view(),
                 namespace,
                 applied_work: view,
+                swept,
                 help_after: self.help_after,
                 now,
             });
@@ -66,21 +64,19 @@ impl Applying {
                     tracing::info!(work = work.name(), ?why, "Clean-up pauses");
                     return Ok(Next::At(Instant::now() + PAUSE));
                 }
+                CleanUp::Sweep => {
+                    tracing::info!(work = work.name(), "Removing what the Work brought");
+                    swept = match object {
+                        Some(object) => self.sweep(work, object).await,
+                        None => return Err(Failure::OwnerUnknown),
+                    };
+                }
                 CleanUp::DeleteOwner { uid, propagation } => {
-                    tracing::info!(work = work.name(), ?propagation, "Removing what the Work brought");
                     self.owners.delete(work.name(), &uid, propagation).await?;
-                    let after = self.owners.read(work.name()).await;
+                    seen = self.owners.read(work.name()).await;
                     // Not deleted although accepted: leave it to the next pass instead of asking without a pause.
-                    if matches!(after.0, AppliedWorkView::Present { .. }) {
+                    if matches!(seen.0, AppliedWorkView::Present { .. }) {
                         return Ok(Next::At(Instant::now() + PAUSE));
-                    }
-                    if let (Propagation::Foreground, AppliedWorkView::Terminating { .. }, Some(object)) =
-                        (propagation, &after.0, &after.1)
-                    {
-                        self.hasten(work, object).await;
-                        seen = self.owners.read(work.name()).await;
-                    } else {
-                        seen = after;
                     }
                 }
                 CleanUp::AwaitOwner { help_at } => {
@@ -89,6 +85,7 @@ impl Applying {
                     return Ok(Next::At(Instant::now() + wait));
                 }
                 CleanUp::Help => {
+                    self.measures.stuck(work.name(), true);
                     if let Some(object) = object {
                         self.help(work, object).await;
                     }
@@ -105,59 +102,59 @@ impl Applying {
         }
     }
 
-    /// Deletes what only the AppliedWork owns, as the garbage collector is about to: it may take its time, above all
-    /// with kinds that are new to it. What fails is left to it.
-    async fn hasten(&self, work: &Seen, object: &AppliedWork) {
-        let owner = Owner {
-            name: work.name().to_owned(),
-            uid: object.metadata.uid.clone().unwrap_or_default(),
-        };
-        let inventory = owners::inventory(object).unwrap_or_default();
-        self.kinds.learn(inventory.entries.iter().map(leftovers::gvk)).await;
-        let owner = &owner;
-        stream::iter(&inventory.entries)
-            .for_each_concurrent(AT_ONCE, |entry| async move {
-                let Ok(kind) = self.kinds.find(&leftovers::gvk(entry)) else {
-                    return;
-                };
-                let place = Place {
-                    kind,
-                    namespace: entry.id.namespace.clone(),
-                    name: entry.id.name.clone(),
-                };
-                if let Found::Object(live) = self.objects.get(&place).await
-                    && owner.owns(&live)
-                    && !owner.shares(&live)
-                    && let Err(refusal) = self.objects.delete_foreground(&place, uid(&live)).await
-                {
-                    tracing::debug!(
-                        object = leftovers::describe(entry),
-                        error = refusal.text,
-                        "Left to the collector"
-                    );
-                }
-            })
+    /// Deletes what only the AppliedWork owns. The garbage collector would do it too, but it asks for each object one
+    /// after the other, and takes its time with kinds that are new to it.
+    async fn sweep(&self, work: &Seen, object: &AppliedWork) -> Swept {
+        let owner = &owner_of(work, object);
+        let inventory = known(object);
+        self.kinds.learn(inventory.entries.values().map(leftovers::gvk)).await;
+        let recorded = object.status.as_ref().is_some_and(|status| status.inventory.is_some());
+        let all_gone = stream::iter(inventory.entries.into_values())
+            .map(|id| async move { self.sweep_one(owner, &id).await })
+            .buffer_unordered(AT_ONCE)
+            .fold(recorded, |all, gone| async move { all && gone })
             .await;
+        if all_gone { Swept::Everything } else { Swept::Partly }
+    }
+
+    /// Whether nothing of ours is left of this object.
+    async fn sweep_one(&self, owner: &Owner, id: &WorkResourceIdentifier) -> bool {
+        let Ok(place) = leftovers::place(&self.kinds, id) else {
+            return false;
+        };
+        let live = match self.objects.get(&place).await {
+            Found::Absent => return true,
+            Found::Failed(_) => return false,
+            Found::Object(live) => live,
+        };
+        if !owner.owns(&live) {
+            return true;
+        }
+        if owner.shares(&live) {
+            return false;
+        }
+        let deleted = if owns_others(&id.group, &id.kind) {
+            self.objects.delete_foreground(&place, uid(&live)).await
+        } else {
+            self.objects.delete(&place, uid(&live)).await
+        };
+        deleted.unwrap_or_else(|refusal| {
+            let object = leftovers::describe(id);
+            tracing::debug!(object, error = refusal.text, "Left to the collector");
+            false
+        })
     }
 
     /// Frees an AppliedWork that waits for owners that will never go, and says what else it waits for.
     async fn help(&self, work: &Seen, object: &AppliedWork) {
-        let owner = Owner {
-            name: work.name().to_owned(),
-            uid: object.metadata.uid.clone().unwrap_or_default(),
-        };
-        let inventory = owners::inventory(object).unwrap_or_default();
-        self.kinds.learn(inventory.entries.iter().map(leftovers::gvk)).await;
+        let owner = owner_of(work, object);
+        let inventory = known(object);
+        self.kinds.learn(inventory.entries.values().map(leftovers::gvk)).await;
         let mut blockers = Vec::new();
         let mut remaining = 0;
-        for entry in &inventory.entries {
-            let Ok(kind) = self.kinds.find(&leftovers::gvk(entry)) else {
+        for id in inventory.entries.values() {
+            let Ok(place) = leftovers::place(&self.kinds, id) else {
                 continue;
-            };
-            let place = Place {
-                kind,
-                namespace: entry.id.namespace.clone(),
-                name: entry.id.name.clone(),
             };
             let reason = match self.objects.get(&place).await {
                 Found::Object(live) if owner.owns(&live) => match owner.unblocked(&live) {
@@ -165,6 +162,8 @@ impl Applying {
                         Ok(_) => continue,
                         Err(refusal) => refusal.text,
                     },
+                    // Freed already: others own it too, and it stays.
+                    None if owner.shares(&live) => continue,
                     None => finalizers(&live),
                 },
                 Found::Failed(error) => error,
@@ -172,7 +171,7 @@ impl Applying {
             };
             remaining += 1;
             if blockers.len() < BLOCKERS_MAX {
-                blockers.push((leftovers::describe(entry), entry, reason));
+                blockers.push((leftovers::describe(id), id, reason));
             }
         }
         let Some((first, ..)) = blockers.first() else { return };
@@ -185,16 +184,8 @@ impl Applying {
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             blockers: blockers
                 .into_iter()
-                .map(|(_, entry, reason)| Blocker {
-                    identifier: ManifestIdentifier {
-                        ordinal: u32::try_from(entry.id.ordinal).unwrap_or_default(),
-                        group: entry.id.group.clone(),
-                        version: entry.id.version.clone(),
-                        kind: entry.id.kind.clone(),
-                        resource: entry.id.resource.clone(),
-                        namespace: entry.id.namespace.clone(),
-                        name: entry.id.name.clone(),
-                    },
+                .map(|(_, id, reason)| Blocker {
+                    identifier: report::identifier(id),
                     reason,
                 })
                 .collect(),
@@ -220,6 +211,19 @@ impl Applying {
             Ok(Err(_)) | Err(_) => HubNamespace::Unknown,
         }
     }
+}
+
+fn owner_of(work: &Seen, object: &AppliedWork) -> Owner {
+    Owner {
+        name: work.name().to_owned(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+/// All that is known to be owned; where another agent ran, what that has listed.
+fn known(object: &AppliedWork) -> Inventory {
+    let status = object.status.clone().unwrap_or_default();
+    Inventory::stored(&status).unwrap_or_else(|| Inventory::adopted(&WorkStatus::default(), &status.applied_resources))
 }
 
 fn finalizers(live: &serde_json::Value) -> String {

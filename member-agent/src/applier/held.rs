@@ -19,7 +19,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::json::{text, uid};
+use super::{
+    json::{text, uid},
+    measures::Stage,
+};
 
 /// One Work.
 #[derive(Debug, Default)]
@@ -38,6 +41,9 @@ pub(super) struct Held {
     pub(super) due: Option<Instant>,
     /// When everything was last looked at.
     pub(super) full_at: Option<Instant>,
+    /// When this generation was first seen, and how far it has come; nothing if the hub knew its result already.
+    pub(super) since: Option<Instant>,
+    pub(super) reached: Vec<Stage>,
 }
 
 /// What was last said about a Work.
@@ -53,6 +59,8 @@ pub(super) struct Said {
     pub(super) stored: bool,
     /// What the hub found too large goes without what is not needed.
     pub(super) lean: bool,
+    /// When this generation was first seen, until the hub has it.
+    pub(super) since: Option<Instant>,
 }
 
 /// One manifest, with as little of its live object as a report needs.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use fleet_api::placement::WorkResourceIdentifier;
 use fleet_core::apply::{
     identify::Manifest,
-    inventory::{Confirmed, Entry, Inventory, Removal, removal},
+    inventory::{Confirmed, Inventory, Removal, removal},
     owners::Owner,
 };
 use futures::{StreamExt as _, stream};
@@ -32,40 +33,41 @@ pub(super) async fn remove(
     manifests: &[Manifest],
     current: &BTreeSet<String>,
 ) -> Vec<(String, String)> {
-    let left: Vec<Entry> = inventory.leftovers(manifests).into_iter().cloned().collect();
+    let left: Vec<WorkResourceIdentifier> = inventory.leftovers(manifests).into_iter().cloned().collect();
     if left.is_empty() {
         return Vec::new();
     }
     kinds.learn(left.iter().map(gvk)).await;
-    let fates: Vec<(Entry, Fate)> = stream::iter(left)
-        .map(|entry| async {
-            let fate = one(objects, kinds, owner, &entry, current).await;
-            (entry, fate)
+    let fates: Vec<(WorkResourceIdentifier, Fate)> = stream::iter(left)
+        .map(|id| async {
+            let fate = one(objects, kinds, owner, &id, current).await;
+            (id, fate)
         })
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
     let mut failures = Vec::new();
-    for (entry, fate) in fates {
+    for (id, fate) in fates {
         match fate {
-            Fate::Forget(confirmed) => inventory.forget(&entry.id, confirmed),
+            Fate::Forget(confirmed) => inventory.forget(&id, confirmed),
             Fate::Keep => {}
-            Fate::Failed(error) => failures.push((describe(&entry), error)),
+            Fate::Failed(error) => failures.push((describe(&id), error)),
         }
     }
     failures.sort();
     failures
 }
 
-async fn one(objects: &Objects, kinds: &Kinds, owner: &Owner, entry: &Entry, current: &BTreeSet<String>) -> Fate {
-    let kind = match kinds.find(&gvk(entry)) {
-        Ok(kind) => kind,
+async fn one(
+    objects: &Objects,
+    kinds: &Kinds,
+    owner: &Owner,
+    id: &WorkResourceIdentifier,
+    current: &BTreeSet<String>,
+) -> Fate {
+    let place = match place(kinds, id) {
+        Ok(place) => place,
         Err(error) => return Fate::Failed(error),
-    };
-    let place = Place {
-        kind,
-        namespace: entry.id.namespace.clone(),
-        name: entry.id.name.clone(),
     };
     let live = objects.get(&place).await;
     let outcome = match removal(live.as_live(), owner, current) {
@@ -84,7 +86,7 @@ async fn one(objects: &Objects, kinds: &Kinds, owner: &Owner, entry: &Entry, cur
     };
     match outcome {
         // Most are gone at once; for the rest their watch tells.
-        Ok(()) => match removal(objects.get(&place).await.as_live(), owner, current) {
+        Ok(_) => match removal(objects.get(&place).await.as_live(), owner, current) {
             Removal::Forget(confirmed) => Fate::Forget(confirmed),
             _ => Fate::Keep,
         },
@@ -92,17 +94,25 @@ async fn one(objects: &Objects, kinds: &Kinds, owner: &Owner, entry: &Entry, cur
     }
 }
 
-pub(super) fn gvk(entry: &Entry) -> Gvk {
+pub(super) fn gvk(id: &WorkResourceIdentifier) -> Gvk {
     Gvk {
-        group: entry.id.group.clone(),
-        version: entry.id.version.clone(),
-        kind: entry.id.kind.clone(),
+        group: id.group.clone(),
+        version: id.version.clone(),
+        kind: id.kind.clone(),
     }
 }
 
+/// Where an object of the inventory is, if its kind is known.
+pub(super) fn place(kinds: &Kinds, id: &WorkResourceIdentifier) -> Result<Place, String> {
+    Ok(Place {
+        kind: kinds.find(&gvk(id))?,
+        namespace: id.namespace.clone(),
+        name: id.name.clone(),
+    })
+}
+
 /// An object as people name it.
-pub(super) fn describe(entry: &Entry) -> String {
-    let id = &entry.id;
+pub(super) fn describe(id: &WorkResourceIdentifier) -> String {
     if id.namespace.is_empty() {
         format!("{} {}", id.kind, id.name)
     } else {

@@ -37,6 +37,8 @@ pub(super) struct Job<'a> {
     pub(super) generation: i64,
     pub(super) mirror: bool,
     pub(super) before: Option<&'a Kept>,
+    /// Most likely it does not exist yet: it is made without looking.
+    pub(super) is_new: bool,
     pub(super) now: Timestamp,
 }
 
@@ -61,6 +63,8 @@ pub(super) struct Tools<'a> {
 
 struct Progress {
     live: Found,
+    /// Nobody has looked whether it is there.
+    unseen: bool,
     dry_run: Option<DryRun>,
     rules: Option<Known>,
     last: Option<LastApplied>,
@@ -72,8 +76,15 @@ struct Progress {
 
 /// Applies or compares one manifest.
 pub(super) async fn carry_out(tools: Tools<'_>, job: Job<'_>) -> Done {
+    let unseen = job.is_new && job.strategy.type_ != ApplyStrategyType::ReportDiff;
+    let live = if unseen {
+        Found::Absent
+    } else {
+        tools.objects.get(&job.place).await
+    };
     let mut so_far = Progress {
-        live: tools.objects.get(&job.place).await,
+        live,
+        unseen,
         dry_run: None,
         rules: None,
         last: job.before.and_then(|before| before.last.clone()),
@@ -92,10 +103,8 @@ pub(super) async fn carry_out(tools: Tools<'_>, job: Job<'_>) -> Done {
         let step = decide::next(&situation(tools, &job, &so_far));
         match step {
             Step::Hold(time) => {
-                // As it was: it is applied as far as we are concerned, and will be again.
                 until = Some(time);
-                let before = job.before.map(|before| before.verdict.clone());
-                verdict = Some(before.filter(Verdict::is_applied).unwrap_or(Verdict::Applied(None)));
+                verdict = Some(held_back(&job, &so_far));
                 break;
             }
             Step::Done(done) => {
@@ -118,6 +127,18 @@ pub(super) async fn carry_out(tools: Tools<'_>, job: Job<'_>) -> Done {
     finish(&job, so_far, verdict, until)
 }
 
+/// The verdict while an object is left to somebody else for a while.
+fn held_back(job: &Job<'_>, so_far: &Progress) -> Verdict {
+    if matches!(so_far.live, Found::Absent) {
+        return Verdict::Failed(ApplyFailure::Create {
+            api: "somebody else keeps deleting the object; it is made again later".to_owned(),
+        });
+    }
+    // As it was: it is applied as far as we are concerned, and will be again.
+    let before = job.before.map(|before| before.verdict.clone());
+    before.filter(Verdict::is_applied).unwrap_or(Verdict::Applied(None))
+}
+
 /// Carries out a step; a verdict if it was the last.
 async fn take(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, step: &Step) -> Option<Verdict> {
     let place = &job.place;
@@ -134,11 +155,13 @@ async fn take(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, step: &Ste
             }
             refused => refused,
         },
-        Step::Create(object) => match tools.objects.create(place, object).await {
-            Err(refusal) if refusal.code == 409 => {
-                // Somebody was faster: it is looked at like any other that is there.
+        Step::Create(object) => match create(tools, job, so_far, object).await {
+            Err(refusal) if refusal.code == 409 || so_far.unseen => {
+                // It is there after all, or somebody was faster: it is looked at like any other.
+                so_far.unseen = false;
                 so_far.live = tools.objects.get(place).await;
-                if so_far.live.object().is_some() {
+                // A conflict about nothing was a race, with a deletion or over a quota.
+                if refusal.code == 409 || !matches!(so_far.live, Found::Absent) {
                     return None;
                 }
                 Err(refusal)
@@ -244,14 +267,19 @@ fn unchanged(job: &Job<'_>, so_far: &Progress) -> bool {
     so_far.last.as_ref().is_some_and(|last| last.digest == digest)
 }
 
+async fn create(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, object: &Value) -> Result<Value, Refusal> {
+    note_overwrite(job, so_far);
+    tools.objects.create(&job.place, object).await
+}
+
 /// A write of what was written before means that somebody else has changed the object since.
 fn note_overwrite(job: &Job<'_>, so_far: &mut Progress) {
     if so_far.contested.is_some() || !unchanged(job, so_far) {
         return;
     }
-    if let Some(live) = so_far.live.object() {
-        so_far.contested = so_far.overwrites.note(job.generation, live, job.now);
-    }
+    // Deleted by somebody else, it has no managers to name.
+    let live = so_far.live.object().unwrap_or(&Value::Null);
+    so_far.contested = so_far.overwrites.note(job.generation, live, job.now);
 }
 
 fn finish(job: &Job<'_>, so_far: Progress, verdict: Verdict, until: Option<Timestamp>) -> Done {

@@ -1,21 +1,50 @@
-//! What is counted of rounds.
+//! What is counted and timed of rounds.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use fleet_api::{
     conditions::{self, Status},
     placement::{ManifestCondition, WorkStatus},
 };
-use fleet_runtime::metrics::Metrics;
+use fleet_runtime::metrics::{self, Metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        histogram::Histogram,
+    },
 };
+use tokio::time::Instant;
 
-/// Counters of rounds and manifests, by what came of them.
+/// Counters of rounds and manifests, by what came of them; how long Works take; what does not get on.
 #[derive(Clone, Debug)]
 pub(super) struct Measures {
     works: Family<WorkLabels, Counter>,
     manifests: Family<ManifestLabels, Counter>,
+    stages: Family<StageLabel, Histogram>,
+    stuck: Gauge,
+    stuck_works: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// How far a generation of a Work has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Everything is applied.
+    Applied,
+    /// Everything is available.
+    Available,
+    /// The hub has stored the first report.
+    Persisted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StageLabel {
+    stage: &'static str,
 }
 
 #[allow(clippy::struct_field_names, reason = "the labels that existing dashboards know")]
@@ -37,12 +66,27 @@ struct ManifestLabels {
 }
 
 impl Measures {
-    pub(super) fn new(metrics: &Metrics) -> Self {
+    /// Registers everything. `orphans` counts the AppliedWorks without a Work, when asked.
+    pub(super) fn new(metrics: &Metrics, orphans: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         let new = Self {
             works: Family::default(),
             manifests: Family::default(),
+            stages: Family::new_with_constructor(metrics::seconds),
+            stuck: Gauge::default(),
+            stuck_works: Arc::default(),
         };
         metrics.register(|registry| {
+            registry.register(
+                "fleet_work_applier_stage_seconds",
+                "Time from seeing a generation of a Work until it is applied, available, stored by the hub",
+                new.stages.clone(),
+            );
+            registry.register(
+                "fleet_work_applier_stuck_cleanups",
+                "Deleted Works whose objects do not go",
+                new.stuck.clone(),
+            );
+            registry.register_collector(Box::new(Orphans(Box::new(orphans))));
             registry.register(
                 "fleet_work_processing_requests",
                 "Rounds over Works, by what came of them",
@@ -69,6 +113,47 @@ impl Measures {
         for entry in &status.manifest_conditions {
             self.manifests.get_or_create(&labels_of(entry)).inc();
         }
+    }
+}
+
+impl Measures {
+    /// A generation that was seen at `since` has come this far.
+    pub(super) fn stage(&self, stage: Stage, since: Instant) {
+        let stage = match stage {
+            Stage::Applied => "applied",
+            Stage::Available => "available",
+            Stage::Persisted => "persisted",
+        };
+        let label = StageLabel { stage };
+        self.stages.get_or_create(&label).observe(since.elapsed().as_secs_f64());
+    }
+
+    /// Whether the clean-up of a Work gets on.
+    pub(super) fn stuck(&self, work: &str, is_stuck: bool) {
+        let mut works = self.stuck_works.lock();
+        if is_stuck {
+            works.insert(work.to_owned());
+        } else {
+            works.remove(work);
+        }
+        self.stuck.set(i64::try_from(works.len()).unwrap_or(i64::MAX));
+    }
+}
+
+/// Counted when scraped.
+struct Orphans(Box<dyn Fn() -> usize + Send + Sync>);
+
+impl fmt::Debug for Orphans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Orphans")
+    }
+}
+
+impl Collector for Orphans {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let gauge = ConstGauge::new(i64::try_from((self.0)()).unwrap_or(i64::MAX));
+        let (name, help) = ("fleet_work_applier_orphans", "AppliedWorks that have no Work");
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 }
 

@@ -26,7 +26,9 @@ mod measures;
 mod objects;
 mod owners;
 mod pass;
+mod processing;
 mod report;
+mod result;
 mod round;
 mod rules;
 #[cfg(test)]
@@ -42,7 +44,10 @@ use std::{
 
 use bytes::Bytes;
 use fleet_api::{names::ClusterName, placement::AppliedWork};
-use fleet_core::{apply::requeue::Delays, session::seen::Subject};
+use fleet_core::{
+    apply::requeue::{self, Delays},
+    session::seen::Subject,
+};
 use fleet_proto::convert::{Ack, KnownWork, Outcome};
 use fleet_runtime::{
     cache::{Selection, Store},
@@ -62,7 +67,7 @@ use self::{
     gate::Gate,
     held::{Held, Said},
     kinds::Kinds,
-    measures::Measures,
+    measures::{Measures, Stage},
     objects::Objects,
     owners::Owners,
     rules::MergeRules,
@@ -130,6 +135,10 @@ pub struct Applying {
     outgoing: Arc<Outgoing>,
     delays: Delays,
     help_after: SignedDuration,
+    /// Whether a comparison in degraded mode counts as one.
+    degraded_counts: bool,
+    /// How the priority of an update falls with the age of its Work, if it does.
+    by_age: Option<(i64, i64)>,
     measures: Measures,
     passes: controller::Measures,
     clock: Clock,
@@ -160,10 +169,18 @@ impl Applying {
         clock: Clock,
     ) -> Self {
         let queue = Queue::default();
+        if args.priorities().is_some() {
+            queue.set_priority_of_timers(requeue::TIMER_PRIORITY);
+        }
+        let (works, applied) = (works::store(), Store::new("appliedworks"));
+        let orphans = {
+            let (works, applied, cluster) = (works.clone(), applied.clone(), cluster.clone());
+            move || works::orphans(&works, &applied, &cluster).len()
+        };
         Self {
             hub,
-            works: works::store(),
-            applied: Store::new("appliedworks"),
+            works,
+            applied,
             gate: Gate::default(),
             objects: Objects::new(member.clone()),
             kinds: Kinds::new(member.clone()),
@@ -176,7 +193,9 @@ impl Applying {
             outgoing,
             delays: args.delays(),
             help_after: SignedDuration::from_mins(args.deletion_wait_time.into()),
-            measures: Measures::new(metrics),
+            by_age: args.priorities(),
+            degraded_counts: args.work_applier_count_degraded_diff_as_reported,
+            measures: Measures::new(metrics, orphans),
             passes: controller::Measures::new(metrics),
             cluster,
             queue,
@@ -228,7 +247,7 @@ impl Applying {
     fn work_changed(&self, change: &fleet_runtime::cache::Change<Seen>) {
         let name = change.key.name();
         if works::matters(change) {
-            self.queue.add(name.to_owned());
+            self.queue.add_with_priority(name.to_owned(), self.priority(change));
             return;
         }
         // Somebody else has written the status: what was said is said again.
@@ -242,6 +261,19 @@ impl Applying {
         if repair && change.differs(|work| work.stored) {
             self.again.lock().insert(name.to_owned());
             self.queue.add_after(name.to_owned(), REPAIR_AFTER);
+        }
+    }
+
+    /// How urgent a change of a Work is; the same for all unless that was asked for.
+    fn priority(&self, change: &fleet_runtime::cache::Change<Seen>) -> i64 {
+        let Some((a, b)) = self.by_age else { return 0 };
+        match (&change.old, &change.new) {
+            (None, Some(new)) => requeue::listed_priority(new.is_well),
+            (Some(old), Some(new)) if old.is_well && !new.view().deleting => {
+                let now = self.clock.now();
+                requeue::update_priority(now.duration_since(new.created().unwrap_or(now)), a, b)
+            }
+            _ => requeue::URGENT,
         }
     }
 
@@ -259,20 +291,10 @@ impl Applying {
         self.held.lock().remove(name);
         self.said.lock().remove(name);
         self.again.lock().remove(name);
+        self.measures.stuck(name, false);
         self.watches.forget(name);
         self.outgoing.forget(&Subject::Work(name.to_owned()));
         self.outgoing.forget(&Subject::Claim(name.to_owned()));
-    }
-
-    fn orphans(&self) -> Vec<String> {
-        if !(self.works.is_synced() && self.applied.is_synced()) {
-            return Vec::new();
-        }
-        let all = self.applied.all();
-        let names = all.iter().filter_map(|object| object.metadata.name.clone());
-        names
-            .filter(|name| self.works.get(&works::key(&self.cluster, name)).is_none())
-            .collect()
     }
 }
 
@@ -306,7 +328,7 @@ impl Applier for Applying {
         });
         Known {
             works: works.collect(),
-            orphans: self.orphans(),
+            orphans: works::orphans(&self.works, &self.applied, &self.cluster),
         }
     }
 
@@ -335,6 +357,9 @@ impl Applier for Applying {
             Outcome::Persisted | Outcome::Unchanged => {
                 if let Some(said) = self.said.lock().get_mut(&work.name).filter(|said| said.uid == work.uid) {
                     said.stored = true;
+                    if let Some(since) = said.since.take() {
+                        self.measures.stage(Stage::Persisted, since);
+                    }
                 }
             }
             // Without the details it may fit.

@@ -19,7 +19,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::kinds::Kind;
+use super::{json::text, kinds::Kind};
 
 /// Requests on the way at the same time. More only make the API server queue them.
 const AT_ONCE: usize = 16;
@@ -199,7 +199,7 @@ impl Objects {
     /// Replaces the managed fields of exactly this version of the object.
     pub(super) async fn set_managers(&self, place: &Place, live: &Value, managers: &[Value]) -> Result<Value, Refusal> {
         let body = json!({"metadata": {
-            "managedFields": managers, "resourceVersion": super::json::text(live, &["metadata", "resourceVersion"]),
+            "managedFields": managers, "resourceVersion": text(live, &["metadata", "resourceVersion"]),
         }});
         let params = PatchParams::default();
         self.call(true, || {
@@ -208,24 +208,25 @@ impl Objects {
         .await
     }
 
-    /// Deletes the object, if it still is the one with this uid. That it is gone, or another one, is success.
-    pub(super) async fn delete(&self, place: &Place, uid: &str) -> Result<(), Refusal> {
+    /// Deletes the object, if it still is the one with this uid; whether it is gone.
+    pub(super) async fn delete(&self, place: &Place, uid: &str) -> Result<bool, Refusal> {
         self.delete_with(place, uid, DeleteParams::default()).await
     }
 
     /// The same, and what it owns goes first.
-    pub(super) async fn delete_foreground(&self, place: &Place, uid: &str) -> Result<(), Refusal> {
+    pub(super) async fn delete_foreground(&self, place: &Place, uid: &str) -> Result<bool, Refusal> {
         self.delete_with(place, uid, DeleteParams::foreground()).await
     }
 
-    async fn delete_with(&self, place: &Place, uid: &str, params: DeleteParams) -> Result<(), Refusal> {
+    async fn delete_with(&self, place: &Place, uid: &str, params: DeleteParams) -> Result<bool, Refusal> {
         let params = params.preconditions(Preconditions {
             uid: Some(uid.to_owned()),
             resource_version: None,
         });
         match self.call(true, || place.request().delete(&place.name, &params)).await {
-            Ok(_) => Ok(()),
-            Err(refusal) if matches!(refusal.code, 404 | 409) => Ok(()),
+            // An object that has to wait for something comes back as it is; otherwise there is a Status.
+            Ok(answer) => Ok(text(&answer, &["metadata", "deletionTimestamp"]).is_empty()),
+            Err(refusal) if matches!(refusal.code, 404 | 409) => Ok(true),
             Err(refusal) => Err(refusal),
         }
     }

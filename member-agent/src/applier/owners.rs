@@ -1,6 +1,6 @@
 //! AppliedWorks: the owners of what Works brought, with the inventory in their status. Always read uncached.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet_api::{
     kind::SpecKind as _,
@@ -8,6 +8,7 @@ use fleet_api::{
 };
 use fleet_core::apply::{
     deletion::{AppliedWorkView, Propagation},
+    identify::ObjectKey,
     inventory::Inventory,
 };
 use fleet_runtime::logs;
@@ -90,6 +91,7 @@ impl Owners {
         let params = match propagation {
             Propagation::Foreground => DeleteParams::foreground(),
             Propagation::Orphan => DeleteParams::orphan(),
+            Propagation::Background => DeleteParams::background(),
         };
         let params = params.preconditions(Preconditions {
             uid: Some(uid.to_owned()),
@@ -125,17 +127,11 @@ fn view(object: &AppliedWork) -> AppliedWorkView {
     }
 }
 
-/// The inventory that an AppliedWork carries; none if it was never written, as on clusters of other agents.
-pub(super) fn inventory(object: &AppliedWork) -> Option<Inventory> {
-    let inventory = object.status.as_ref()?.inventory.as_ref()?;
-    // Both sides are the same JSON by construction.
-    serde_json::to_value(inventory)
-        .and_then(serde_json::from_value)
-        .inspect_err(|error| tracing::error!(%error, "An inventory cannot be read"))
-        .ok()
-}
-
 /// The whole status of an AppliedWork.
 pub(super) fn status(inventory: &Inventory, applied: &[AppliedResource]) -> Value {
-    json!({"appliedResources": applied, "inventory": inventory})
+    let listed: BTreeSet<ObjectKey> = applied
+        .iter()
+        .filter_map(|applied| ObjectKey::of(&applied.id))
+        .collect();
+    json!({"appliedResources": applied, "inventory": inventory.to_store(|key| listed.contains(key))})
 }

@@ -1,14 +1,15 @@
 //! One pass over a Work: whether it may be touched, and what of it has to be looked at.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet_api::{
     events::{Event as _, EventType, WorkEvent},
-    placement::{AppliedWork, Work, WorkStatus},
+    placement::{AppliedWork, AppliedWorkInventory, AppliedWorkStatus, Work, WorkStatus},
 };
 use fleet_core::{
     apply::{
         deletion::{Entry, entry},
+        identify::ObjectKey,
         inventory::Inventory,
         owners::Owner,
         status::ManifestReport,
@@ -65,7 +66,14 @@ impl Applying {
             Entry::CleanUp => return self.clean_up(&work, seen).await,
             Entry::AwaitOldOwner => return Ok(Next::At(Instant::now() + OLD_OWNER)),
             Entry::AwaitRead => return Err(Failure::OwnerUnknown),
-            Entry::CreateOwner => self.owners.create(name).await?,
+            // With a record, so that it is never taken for one that another agent left.
+            Entry::CreateOwner => AppliedWork {
+                status: Some(AppliedWorkStatus {
+                    inventory: Some(AppliedWorkInventory::default()),
+                    ..AppliedWorkStatus::default()
+                }),
+                ..self.owners.create(name).await?
+            },
             Entry::Begin => match seen.1 {
                 Some(object) => object,
                 None => return Err(Failure::OwnerUnknown),
@@ -96,13 +104,10 @@ impl Applying {
             Some(held) if held.owner_uid == owner_uid => held,
             before => {
                 let status = object.status.clone().unwrap_or_default();
-                let inventory = match owners::inventory(object) {
+                let inventory = match Inventory::stored(&status) {
                     Some(inventory) => inventory,
                     // Another agent was here before: all that it may have made may be ours.
-                    None if !status.applied_resources.is_empty() => {
-                        Inventory::adopted(&self.stored_status(work).await?, &status.applied_resources)
-                    }
-                    None => Inventory::default(),
+                    None => Inventory::adopted(&self.stored_status(work).await?, &status.applied_resources),
                 };
                 let written = owners::status(&inventory, &status.applied_resources);
                 Held {
@@ -119,6 +124,8 @@ impl Applying {
         let digest = report::digest_of(&spec);
         if held.generation != work.generation() || held.spec_digest != digest {
             held.full_at = None;
+            held.since = Some(Instant::now());
+            held.reached.clear();
         }
         held.generation = work.generation();
         held.spec_digest = digest;
@@ -161,9 +168,6 @@ impl Applying {
         }
         let asked = self.again.lock().contains(work.name());
         let timer = held.due.is_none_or(|due| due <= Instant::now());
-        if changed.is_empty() && !asked && !timer {
-            return None;
-        }
         let now = self.clock.now();
         let due = |until: Option<Timestamp>| until.is_some_and(|until| until <= now);
         let defined = changed.iter().any(|key| key.kind == "CustomResourceDefinition");
@@ -171,14 +175,22 @@ impl Applying {
         if (defined || timer) && held.kept.iter().any(Kept::is_unknown) {
             return Some(Scope::All);
         }
+        let in_changed_namespace = |kept: &Kept| {
+            let is_it = |key: &ObjectKey| key.kind == "Namespace" && key.name == kept.id.namespace;
+            changed.iter().any(is_it)
+        };
         let places = held.kept.iter().enumerate().filter(|(_, kept)| {
             if !kept.is_workable() {
                 return false;
             }
             let touched = kept.key().is_some_and(|key| changed.contains(&key));
-            touched || due(kept.until) || timer && !kept.is_settled()
+            touched || due(kept.until) || !kept.is_settled() && (timer || in_changed_namespace(kept))
         });
-        Some(Scope::Some(places.map(|(at, _)| at).collect()))
+        let places: BTreeSet<usize> = places.map(|(at, _)| at).collect();
+        // A namespace that we only look at, or the echo of an own write, is nothing to report.
+        let ours = changed.iter().any(|key| held.inventory.entries.contains_key(key));
+        let nothing = places.is_empty() && !ours && !asked && !timer && !defined;
+        (!nothing).then_some(Scope::Some(places))
     }
 
     /// Whether the hub was told about this generation already.
@@ -189,7 +201,14 @@ impl Applying {
     }
 
     /// Tells the hub, if there is anything to tell.
-    pub(super) fn say(&self, work: &Seen, status: &WorkStatus, reports: &[ManifestReport], now: Timestamp) {
+    pub(super) fn say(
+        &self,
+        work: &Seen,
+        held: &mut Held,
+        status: &WorkStatus,
+        reports: &[ManifestReport],
+        now: Timestamp,
+    ) {
         let name = work.name();
         let again = self.again.lock().remove(name);
         let (digest, mirrored) = (digest(status), report::mirrored(status));
@@ -202,6 +221,11 @@ impl Applying {
         let old = report::has_times(status) && before.is_some_and(|said| now.duration_since(said.at) >= REFRESH);
         // After a restart the hub has most of it already.
         let stored = before.is_none() && mirrored.is_empty() && work.stored == Some(digest);
+        if stored {
+            // There is nothing to time.
+            held.since = None;
+        }
+        let since = held.since.filter(|_| before.is_none());
         let silent = !again && (stored || same && !old);
         if silent && before.is_some() {
             return;
@@ -214,6 +238,7 @@ impl Applying {
             at: now,
             stored,
             lean,
+            since,
         };
         all.insert(name.to_owned(), said);
         drop(all);

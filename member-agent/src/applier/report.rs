@@ -94,7 +94,7 @@ fn entry(condition: &ManifestCondition, report: &ManifestReport, lean: bool) -> 
     }
 }
 
-fn identifier(id: &WorkResourceIdentifier) -> ManifestIdentifier {
+pub(super) fn identifier(id: &WorkResourceIdentifier) -> ManifestIdentifier {
     ManifestIdentifier {
         ordinal: u32::try_from(id.ordinal).unwrap_or_default(),
         group: id.group.clone(),

@@ -3,10 +3,12 @@
 use std::{borrow::Cow, time::Duration};
 
 use fleet_api::{
-    annotations, finalizers,
+    annotations,
+    conditions::{self, work as words},
+    finalizers,
     guard::Guarded,
     names::ClusterName,
-    placement::{Work, WorkSpec},
+    placement::{AppliedWork, ApplyStrategyType, Work, WorkSpec},
 };
 use fleet_core::{
     apply::deletion::WorkView,
@@ -17,7 +19,11 @@ use fleet_runtime::{
     backoff::Backoff,
     cache::{Change, Selection, Store, prune},
 };
-use kube::{Api, Client, Resource, core::ObjectMeta};
+use jiff::Timestamp;
+use kube::{
+    Api, Client, Resource,
+    core::{ObjectMeta, PartialObjectMeta},
+};
 
 /// Before the MemberCluster exists the hub refuses us.
 const PATIENCE: Backoff = Backoff {
@@ -31,6 +37,8 @@ pub(super) struct Seen {
     meta: ObjectMeta,
     pub(super) spec: WorkSpec,
     pub(super) stored: Option<Digest>,
+    /// The stored status says that this generation is applied and available, or compared.
+    pub(super) is_well: bool,
 }
 
 impl Resource for Seen {
@@ -66,13 +74,30 @@ impl From<Work> for Seen {
     fn from(work: Work) -> Self {
         Self {
             stored: work.status.as_ref().map(digest),
+            is_well: is_well(&work),
             meta: work.metadata,
             spec: work.spec,
         }
     }
 }
 
+fn is_well(work: &Work) -> bool {
+    let generation = work.metadata.generation.unwrap_or_default();
+    let status = work.status.as_ref();
+    let is = |condition| status.is_some_and(|status| conditions::is_true(&status.conditions, condition, generation));
+    let strategy = work.spec.apply_strategy.as_ref().map(|strategy| &strategy.type_);
+    if strategy == Some(&ApplyStrategyType::ReportDiff) {
+        is(words::DiffReported::TYPE)
+    } else {
+        is(words::Applied::TYPE) && is(words::Available::TYPE)
+    }
+}
+
 impl Seen {
+    pub(super) fn created(&self) -> Option<Timestamp> {
+        self.meta.creation_timestamp.as_ref().map(|time| time.0)
+    }
+
     pub(super) fn name(&self) -> &str {
         self.meta.name.as_deref().unwrap_or_default()
     }
@@ -114,6 +139,20 @@ pub(super) async fn watch(store: Store<Seen>, hub: Client, cluster: &ClusterName
     };
     let decode = |guarded: Guarded<Work>| guarded.0.map(Seen::from).map_err(|odd| odd.error);
     store.watch(api, selection, decode).await;
+}
+
+/// AppliedWorks without a Work; none before both are known.
+pub(super) fn orphans(
+    works: &Store<Seen>,
+    applied: &Store<PartialObjectMeta<AppliedWork>>,
+    cluster: &ClusterName,
+) -> Vec<String> {
+    if !(works.is_synced() && applied.is_synced()) {
+        return Vec::new();
+    }
+    let all = applied.all();
+    let names = all.iter().filter_map(|object| object.metadata.name.clone());
+    names.filter(|name| works.get(&key(cluster, name)).is_none()).collect()
 }
 
 /// Whether a change can mean something to do: another Work, spec, finalizer or deletion.

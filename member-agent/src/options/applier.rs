@@ -70,6 +70,12 @@ pub struct ApplierArgs {
           action = ArgAction::Set, value_parser = go_bool, default_value = "true", num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub work_applier_requeue_rate_limiter_skip_to_fast_backoff_for_available_or_diff_reported_work_objs: bool,
+
+    /// Whether a difference that could only be found in degraded mode counts as reported for the whole Work.
+    #[arg(long, env = "FLEET_WORK_APPLIER_COUNT_DEGRADED_DIFF_AS_REPORTED", action = ArgAction::Set,
+          value_parser = go_bool, default_value = "false", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub work_applier_count_degraded_diff_as_reported: bool,
 }
 
 impl ApplierArgs {
@@ -88,6 +94,15 @@ impl ApplierArgs {
                 .work_applier_requeue_rate_limiter_skip_to_fast_backoff_for_available_or_diff_reported_work_objs,
         }
         .valid()
+    }
+
+    /// The line by which the priority of an update falls with the age of its Work, if priorities are asked for.
+    pub fn priorities(&self) -> Option<(i64, i64)> {
+        let line = (
+            self.work_applier_priority_linear_equation_coeff_a.into(),
+            self.work_applier_priority_linear_equation_coeff_b.into(),
+        );
+        self.enable_work_applier_priority_queue.then_some(line)
     }
 
     /// Checks what one flag cannot say about itself.

@@ -36,35 +36,31 @@ fn attempt(generation: i64) -> Attempt {
     }
 }
 
-fn names(entries: &[&Entry]) -> Vec<String> {
-    entries.iter().map(|entry| entry.id.name.clone()).collect()
+fn names(entries: &[&WorkResourceIdentifier]) -> Vec<String> {
+    entries.iter().map(|id| id.name.clone()).collect()
+}
+
+fn intended(generation: i64, manifests: &[Manifest]) -> Inventory {
+    let mut inventory = Inventory::default();
+    inventory.intend(&attempt(generation), manifests);
+    inventory
 }
 
 #[test]
-fn intentions_are_written_once_per_attempt_and_keep_what_is_known() {
-    let mut first = Inventory::default().intend(&attempt(1), &[good("A", "a")]).unwrap();
-    assert_eq!(first.entries[0].state, State::Intended);
-    first.owned(&id("A", "a"), "u");
-    assert_eq!(first.intend(&attempt(1), &[good("A", "a")]), None);
-    let second = first.intend(&attempt(2), &[good("B", "b")]).unwrap();
-    assert_eq!(second.entries.len(), 2);
-    assert_eq!(
-        (second.entries[0].uid.as_str(), second.entries[0].state),
-        ("u", State::Owned)
-    );
-    // Same generation, other content: a hub from a backup.
-    let restored = Attempt {
-        spec_digest: "other".into(),
-        ..attempt(2)
-    };
-    assert!(second.intend(&restored, &[good("B", "b")]).is_some());
+fn only_what_is_new_has_to_be_written_first() {
+    let mut inventory = Inventory::default();
+    assert!(inventory.intend(&attempt(1), &[good("A", "a")]));
+    assert!(!inventory.intend(&attempt(2), &[good("A", "a")]));
+    assert_eq!(inventory.attempt, attempt(2));
+    assert!(inventory.intend(&attempt(3), &[good("B", "b")]));
+    assert_eq!(inventory.entries.len(), 2);
+    let unknown = ApplyFailure::UnknownKind { error: String::new() };
+    assert!(!inventory.intend(&attempt(4), &[bad("C", "c", unknown)]));
 }
 
 #[test]
 fn leftovers_are_what_the_spec_no_longer_names() {
-    let inventory = Inventory::default()
-        .intend(&attempt(1), &[good("A", "a"), good("B", "b"), good("C", "c")])
-        .unwrap();
+    let inventory = intended(1, &[good("A", "a"), good("B", "b"), good("C", "c")]);
     assert_eq!(names(&inventory.leftovers(&[good("C", "c"), good("A", "a")])), ["b"]);
     // Discovery has lost the kind for a moment.
     let unknown = || ApplyFailure::UnknownKind { error: String::new() };
@@ -140,36 +136,46 @@ fn a_cluster_that_ran_upstream_is_adopted() {
         ..Default::default()
     };
     let resource = AppliedResource {
-        kind: "A".into(),
-        name: "recorded".into(),
+        id: id("A", "recorded"),
         uid: "u".into(),
-        ..Default::default()
     };
     let inventory = Inventory::adopted(&status, &[resource]);
-    let found: Vec<_> = inventory
-        .entries
-        .iter()
-        .map(|e| (e.id.name.as_str(), e.state))
-        .collect();
-    let intended = |name| (name, State::Intended);
-    assert_eq!(
-        found,
-        [
-            intended("applied"),
-            intended("compared"),
-            intended("preparing"),
-            ("recorded", State::Owned)
-        ]
-    );
+    let found: Vec<_> = inventory.entries.values().map(|id| id.name.as_str()).collect();
+    assert_eq!(found, ["applied", "compared", "preparing", "recorded"]);
 }
 
 #[test]
-fn it_survives_its_storage() {
-    let mut inventory = Inventory::default().intend(&attempt(3), &[good("A", "a")]).unwrap();
-    inventory.owned(&id("A", "a"), "u");
-    let text = serde_json::to_string(&inventory).unwrap();
-    assert_eq!(serde_json::from_str::<Inventory>(&text).unwrap(), inventory);
-    assert_eq!(serde_json::from_str::<Inventory>("{}").unwrap(), Inventory::default());
+fn it_survives_its_storage_and_names_nothing_twice() {
+    let mut inventory = intended(3, &[good("A", "a"), good("A", "b"), good("B", "c")]);
+    for id in inventory.entries.values_mut() {
+        id.namespace = "n".into();
+    }
+    inventory.entries = keyed(inventory.entries.into_values());
+    let listed = |key: &ObjectKey| key.name == "b";
+    let applied = inventory.entries.iter().filter(|(key, _)| listed(key));
+    let status = AppliedWorkStatus {
+        applied_resources: applied
+            .map(|(_, id)| AppliedResource {
+                id: id.clone(),
+                uid: "u".into(),
+            })
+            .collect(),
+        inventory: Some(inventory.to_store(listed)),
+    };
+    let text = serde_json::to_string(&status).unwrap();
+    assert_eq!(text.matches("\"b\"").count(), 1, "{text}");
+    let read: AppliedWorkStatus = serde_json::from_str(&text).unwrap();
+    assert_eq!(Inventory::stored(&read), Some(inventory));
+    assert_eq!(Inventory::stored(&AppliedWorkStatus::default()), None);
+}
+
+#[test]
+fn a_thousand_intentions_take_a_few_bytes_each() {
+    let manifests: Vec<Manifest> = (0..1000)
+        .map(|i| good("ConfigMap", &format!("settings-{i:04}")))
+        .collect();
+    let text = serde_json::to_string(&intended(1, &manifests).to_store(|_| false)).unwrap();
+    assert!(text.len() < 20_000, "{} bytes", text.len());
 }
 
 proptest! {
@@ -188,11 +194,8 @@ proptest! {
                 _ => good(kind, name),
             }).collect();
             expected.extend(manifests.iter().filter(|m| m.object.is_ok()).filter_map(|m| ObjectKey::of(&m.id)));
-            inventory = inventory.intend(&attempt(generation), &manifests).unwrap_or(inventory);
-            for manifest in manifests.iter().filter(|m| m.object.is_ok()) {
-                inventory.owned(&manifest.id, "u");
-            }
-            let keys: BTreeSet<_> = inventory.entries.iter().filter_map(|e| ObjectKey::of(&e.id)).collect();
+            inventory.intend(&attempt(generation), &manifests);
+            let keys: BTreeSet<_> = inventory.entries.keys().cloned().collect();
             prop_assert_eq!(&keys, &expected);
             for (kind, name) in &confirmed {
                 inventory.forget(&id(kind, name), Confirmed::Gone);

@@ -28,6 +28,8 @@ struct State {
     watchers: Vec<(String, UnboundedSender<Bytes>)>,
     /// Writes to paths with this in them fail with the code, after so many.
     failing: Option<(String, usize, u16)>,
+    /// So many requests of this method to paths with this in them fail with the code.
+    hiccup: Option<(&'static str, String, usize, u16)>,
 }
 
 impl FakeApi {
@@ -85,10 +87,25 @@ impl FakeApi {
         self.0.lock().failing = (code > 0).then(|| (path.to_owned(), good, code));
     }
 
+    /// The next requests of this method to paths with this in them fail.
+    pub(super) fn fail_next(&self, method: &'static str, path: &str, times: usize, code: u16) {
+        self.0.lock().hiccup = Some((method, path.to_owned(), times, code));
+    }
+
     fn handle(&self, method: &str, path: &str, query: &str, body: &Value) -> (u16, Value) {
         let mut state = self.0.lock();
+        if let Some((on, part, times, code)) = &mut state.hiccup
+            && *times > 0
+            && *on == method
+            && path.contains(part.as_str())
+        {
+            *times -= 1;
+            return failure(*code, "a hiccup");
+        }
         match path {
-            "/api/v1" => return (200, resources("v1", "configmaps", "ConfigMap")),
+            "/api/v1" => return (200, kinds("v1", &CORE)),
+            "/apis/apps/v1" => return (200, kinds("apps/v1", &[("deployments", "Deployment")])),
+            "/apis/batch.example.com/v1" => return (200, kinds("batch.example.com/v1", &[("jobs", "Job")])),
             _ if path.starts_with("/openapi") => return failure(404, "no such document"),
             _ => {}
         }
@@ -228,10 +245,20 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-fn resources(version: &str, plural: &str, kind: &str) -> Value {
-    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": [
-        {"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get"]},
-    ]})
+const CORE: [(&str, &str); 3] = [
+    ("configmaps", "ConfigMap"),
+    ("services", "Service"),
+    ("namespaces", "Namespace"),
+];
+
+fn kinds(version: &str, kinds: &[(&str, &str)]) -> Value {
+    let one = |(plural, kind): &(&str, &str)| {
+        json!({
+            "name": plural, "singularName": "", "namespaced": *kind != "Namespace", "kind": kind, "verbs": ["get"],
+        })
+    };
+    let resources: Vec<Value> = kinds.iter().map(one).collect();
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources})
 }
 
 fn failure(code: u16, message: &str) -> (u16, Value) {

@@ -1,0 +1,155 @@
+//! The three-way merge beside kubectl's: the same cases, put to the same API server.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::site::{Site, on_site};
+
+const OURS: &str = "kubernetes-fleet.io/last-applied-configuration";
+const KUBECTLS: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+#[derive(Deserialize)]
+struct Case {
+    gvk: Gvk,
+    original: Option<Value>,
+    modified: Value,
+    live: Value,
+}
+
+#[derive(Deserialize)]
+struct Gvk {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+/// The object in another namespace. Owners in the cases are made up: the garbage collector would take them at their word.
+fn moved(object: &Value, namespace: &str, group: &str) -> Value {
+    let mut object = object.clone();
+    object["metadata"]["namespace"] = json!(namespace);
+    if let Some(meta) = object["metadata"].as_object_mut() {
+        meta.remove("uid");
+        meta.remove("ownerReferences");
+    }
+    // Addresses are the cluster's to give.
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|key, _| key != "clusterIP" && key != "clusterIPs");
+    }
+    if let Some(version) = object["apiVersion"]
+        .as_str()
+        .and_then(|v| v.strip_prefix("example.com/"))
+    {
+        object["apiVersion"] = json!(format!("{group}/{version}"));
+    }
+    object
+}
+
+/// The object as somebody left it: with the record of what was applied before, and changed since.
+fn with_record(case: &Case, namespace: &str, group: &str, key: &str) -> Value {
+    let mut live = moved(&case.live, namespace, group);
+    if let Some(original) = &case.original {
+        live["metadata"]["annotations"][key] = json!(moved(original, namespace, group).to_string());
+    }
+    live
+}
+
+/// What has to be the same: all that people write.
+fn essence(object: &DynamicObject) -> Value {
+    let mut object = serde_json::to_value(object).unwrap_or_default();
+    let own = [
+        "last-applied-configuration",
+        "spec-hash",
+        "deployment.kubernetes.io/revision",
+    ];
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        annotations.retain(|key, _| !own.iter().any(|part| key.contains(part)));
+    }
+    let meta = &object["metadata"];
+    let meta = json!({"labels": meta["labels"], "annotations": meta["annotations"], "finalizers": meta["finalizers"]});
+    let mut rest = object.clone();
+    for key in ["metadata", "status"] {
+        rest.as_object_mut().map(|fields| fields.remove(key));
+    }
+    // Addresses are handed out one by one.
+    if let Some(spec) = rest.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|key, _| key != "clusterIP" && key != "clusterIPs");
+    }
+    json!({"meta": meta, "rest": rest})
+}
+
+async fn compare(site: &Site, theirs: &str, name: &str, case: &Case, group: &str) -> Result<()> {
+    let own_kind = case.gvk.group == "example.com";
+    let gvk = GroupVersionKind::gvk(
+        if own_kind { group } else { &case.gvk.group },
+        &case.gvk.version,
+        &case.gvk.kind,
+    );
+    let plural = format!("{}s", case.gvk.kind.to_lowercase());
+    let kind = ApiResource::from_gvk_with_plural(&gvk, &plural);
+    let api = |namespace: &str| Api::<DynamicObject>::namespaced_with(site.client.clone(), namespace, &kind);
+    let object = case.live["metadata"]["name"].as_str().context("a name")?;
+    let made = |namespace: &str, key: &str| -> Result<DynamicObject> {
+        Ok(serde_json::from_value(with_record(case, namespace, group, key))?)
+    };
+    api(theirs)
+        .create(&PostParams::default(), &made(theirs, KUBECTLS)?)
+        .await?;
+    let modified = moved(&case.modified, theirs, group);
+    site.ctx.kubectl(site.cluster)?.apply(&modified.to_string()).await?;
+
+    let ours = &site.namespace;
+    api(ours).create(&PostParams::default(), &made(ours, OURS)?).await?;
+    site.apply(&json!({}), &[moved(&case.modified, ours, group)]).await?;
+    site.until("Applied", "True").await?;
+    let (by_kubectl, by_us) = (api(theirs).get(object).await?, api(ours).get(object).await?);
+    ensure!(
+        essence(&by_kubectl) == essence(&by_us),
+        "{name}: kubectl makes\n{:#}\nwe make\n{:#}",
+        essence(&by_kubectl),
+        essence(&by_us)
+    );
+    let free = json!({"metadata": {"finalizers": null}});
+    for namespace in [theirs, ours] {
+        api(namespace)
+            .patch(object, &PatchParams::default(), &Patch::Merge(&free))
+            .await?;
+        api(namespace).delete(object, &Default::default()).await?;
+    }
+    site.remove().await?;
+    fleet_e2e::wait::until_gone(api(ours), object).await?;
+    fleet_e2e::wait::until_gone(api(theirs), object).await
+}
+
+#[test]
+fn every_golden_case_ends_as_with_kubectl() {
+    on_site("golden", |mut site| async move {
+        let group = format!("{}.example.com", site.ctx.prefix());
+        let definition: CustomResourceDefinition = serde_json::from_value(crate::apply::definition(&group))?;
+        let definitions: Api<CustomResourceDefinition> = Api::all(site.client.clone());
+        let name = site.ctx.create(site.cluster, definition).await?.name_any();
+        fleet_e2e::wait::until_present(definitions, &name, "established", |crd| {
+            let conditions = crd.status.as_ref().and_then(|s| s.conditions.as_ref());
+            conditions.is_some_and(|list| list.iter().any(|c| c.type_ == "Established" && c.status == "True"))
+        })
+        .await?;
+        let theirs = site.ctx.another_namespace(site.cluster, "kubectl").await?;
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/golden/merge");
+        let mut cases: Vec<_> = std::fs::read_dir(dir)?.collect::<std::io::Result<_>>()?;
+        cases.sort_by_key(std::fs::DirEntry::path);
+        ensure!(cases.len() > 10, "only {} cases", cases.len());
+        for entry in cases {
+            let name = entry.file_name().to_string_lossy().replace(".json", "");
+            let case: Case = serde_json::from_slice(&std::fs::read(entry.path())?)?;
+            site.name = site.ctx.name(&name);
+            compare(&site, &theirs, &name, &case, &group).await?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,13 @@
+//! The member agent's applier on real clusters: Works made by hand in a member's namespace on the hub.
+
+mod apply;
+mod compare;
+mod drift;
+mod ending;
+mod golden;
+mod own_agent;
+mod refused;
+mod reports;
+mod site;
+mod strategies;
+mod takeover;
