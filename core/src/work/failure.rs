@@ -2,6 +2,7 @@
 
 use fleet_api::conditions::binding::{Overridden, WorkSynchronized};
 use fleet_api::conditions::error_class::ErrorClass;
+use fleet_api::events::WorkGeneratorEvent;
 
 use super::envelope::BadEnvelope;
 use crate::overrides::{self, BadRule};
@@ -143,17 +144,16 @@ impl Failure {
         }
     }
 
-    /// Reason and message of the Warning event on the binding, for the failure that has one.
-    pub fn event(&self, namespace: &str) -> Option<(&'static str, String)> {
+    /// The Event on the binding, for the failure that has one.
+    pub fn event(&self, namespace: &str) -> Option<WorkGeneratorEvent> {
         let Self::DuplicateEnvelope { envelope, works } = self else {
             return None;
         };
-        let works = works.join(" ");
-        let message = format!(
-            "Multiple Work objects ([{works}]) found for envelope {envelope} in namespace {namespace}; delete all but the \
-             oldest to recover"
-        );
-        Some(("DuplicateEnvelopeWorks", message))
+        Some(WorkGeneratorEvent::DuplicateEnvelopeWorks {
+            works: works.clone(),
+            envelope: envelope.clone(),
+            namespace: namespace.to_owned(),
+        })
     }
 }
 
@@ -162,6 +162,7 @@ mod tests {
     use fleet_api::conditions::Words as _;
 
     use super::*;
+    use fleet_api::events::Event as _;
 
     fn line(failure: &Failure) -> (String, bool) {
         let message = match failure.shown() {
@@ -241,10 +242,10 @@ mod tests {
             envelope: "app/env".into(),
             works: vec!["a".into(), "b".into()],
         };
-        let (reason, message) = failure.event("fleet-member-c1").unwrap();
-        assert_eq!(reason, "DuplicateEnvelopeWorks");
+        let event = failure.event("fleet-member-c1").unwrap();
+        assert_eq!(event.reason(), "DuplicateEnvelopeWorks");
         assert_eq!(
-            message,
+            event.message(),
             "Multiple Work objects ([a b]) found for envelope app/env in namespace fleet-member-c1; delete all but the \
              oldest to recover"
         );
