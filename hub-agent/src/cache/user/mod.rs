@@ -244,14 +244,16 @@ impl UserResources {
         self.discover().await?;
         let namespace = owner.1.namespace();
         let needs = Needs::new(namespace, selectors);
-        self.0.needs.lock().insert(owner.clone(), needs.clone());
+        let before = self.0.needs.lock().insert(owner.clone(), needs.clone());
         let recently = self.0.asked.lock().is_some_and(|at| at.elapsed() < DISCOVERY_PAUSE);
         if !recently && !self.serves_all(needs.named.iter().cloned()) {
             self.refresh().await?;
         }
         let wanted = needs.kinds(&self.0.kinds.read());
         let watched = self.watch(&wanted);
-        self.sweep();
+        if before.is_some_and(|before| before != needs) {
+            self.sweep();
+        }
         let settled = futures::future::join_all(watched.values().map(Watched::settled));
         let _ = timeout(SYNC_WAIT, settled).await;
         let fails = watched.values().any(|watched| watched.failure().is_some());
@@ -322,7 +324,9 @@ impl UserResources {
     fn sweep(&self) {
         let needed: BTreeSet<Gvk> = {
             let (needs, kinds) = (self.0.needs.lock(), self.0.kinds.read());
-            needs.values().flat_map(|needs| needs.kinds(&kinds)).collect()
+            let whole = needs.values().any(|needs| needs.whole).then_some(&kinds.namespaced);
+            let named = needs.values().flat_map(|needs| &needs.named);
+            named.chain(whole.into_iter().flatten()).cloned().collect()
         };
         let now = Instant::now();
         let mut began = false;
@@ -357,6 +361,7 @@ impl UserResources {
             let entry = watched
                 .entry(gvk.clone())
                 .or_insert_with(|| self.start(gvk.clone(), served));
+            entry.unused = None;
             found.insert(gvk.clone(), entry.clone());
         }
         found

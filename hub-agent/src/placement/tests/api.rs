@@ -36,7 +36,12 @@ impl FakeApi {
                 let bytes = body.collect_bytes().await?;
                 let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                 let query = parts.uri.query().unwrap_or_default();
-                let (code, answer) = api.handle(parts.method.as_str(), parts.uri.path(), query, &body);
+                let accept = parts.headers.get("accept").and_then(|accept| accept.to_str().ok());
+                let (code, answer) = if accept.is_some_and(|accept| accept.contains("APIGroupDiscoveryList")) {
+                    refusal(406, "NotAcceptable", "no aggregated discovery here")
+                } else {
+                    api.handle(parts.method.as_str(), parts.uri.path(), query, &body)
+                };
                 let mut response = Response::new(Body::from(answer.to_string().into_bytes()));
                 *response.status_mut() = StatusCode::from_u16(code).unwrap();
                 Ok::<_, kube::Error>(response)
