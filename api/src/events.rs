@@ -175,6 +175,8 @@ events! {
         ApplyFailed { message: String } => Warning "PlacementApplyFailed" "{message}";
         NotAvailable { message: String } => Warning "PlacementNotAvailable" "{message}";
         DiffReportFailed { message: String } => Warning "PlacementDiffReportFailed" "{message}";
+        /// Of a whole namespace; what is placed is never left out.
+        KindsLeftOut { what: String } => Warning "PlacementKindsLeftOut" "Some kinds cannot be read: {what}";
         /// Something that no condition of the placement can say, such as a broken label on a snapshot.
         Held { error: String } => Warning "PlacementHeld" "Placement cannot be processed: {error}";
     }

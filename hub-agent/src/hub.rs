@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cache::{Caches, family::Placements, user::UserResources},
     inventory, membership,
-    options::{ChannelArgs, MembershipArgs, Options},
+    options::{ChannelArgs, MembershipArgs, Options, PlacementArgs},
     overrides,
     placement::{
         self,
@@ -71,10 +71,12 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         admin,
         channel,
         membership,
+        placement,
         namespace,
         pod_name,
         ..
     } = options;
+    let placing = placing(&placement, &membership)?;
     let clock = Clock::system();
     let metrics = Metrics::new();
     let health = Health::default();
@@ -153,6 +155,8 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         events,
         clock,
         membership,
+        placing,
+        namespaced: placement.enable_resource_placement,
         endpoint: Some(channel.channel_advertise_address).filter(|a| !a.is_empty()),
         ca: current.ca,
         namespace,
@@ -166,6 +170,15 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     );
     tasks.join().await?;
     Ok(())
+}
+
+fn placing(placement: &PlacementArgs, membership: &MembershipArgs) -> anyhow::Result<PlacementSettings> {
+    let rules = placement.rules();
+    Ok(PlacementSettings {
+        rules: rules.map_err(|why| anyhow::anyhow!("invalid parameter: {why}"))?,
+        delay: placement.delay(),
+        unhealthy_threshold: signed(membership.cluster_unhealthy_threshold),
+    })
 }
 
 /// Who leads; without election we always do.
@@ -190,6 +203,9 @@ struct Leader {
     events: Recorder,
     clock: Clock,
     membership: MembershipArgs,
+    placing: PlacementSettings,
+    /// Whether ResourcePlacements are served.
+    namespaced: bool,
     endpoint: Option<String>,
     ca: watch::Receiver<Option<String>>,
     namespace: String,
@@ -247,7 +263,7 @@ impl Leader {
             };
             inventory::run(context, self.measures.clone(), stop.clone()).await;
         };
-        let placing = self.place(threshold, &stop);
+        let placing = self.place(&stop);
         tokio::join!(members, inventory, placing);
         tracing::info!(term = term.transitions(), "No longer leading");
     }
@@ -259,17 +275,14 @@ impl Leader {
     }
 
     /// Both scopes of the placement pipeline.
-    async fn place(&self, unhealthy_threshold: SignedDuration, stop: &CancellationToken) {
-        let settings = PlacementSettings {
-            rules: fleet_core::selection::Rules::default(),
-            delay: fleet_core::snapshot::delay::Flags::default(),
-            unhealthy_threshold,
-        };
+    async fn place(&self, stop: &CancellationToken) {
+        let settings = self.placing.clone();
         let shared = Shared {
             members: self.caches.members.clone(),
             internals: self.caches.internals.clone(),
             works: self.works.clone(),
             overrides: self.placements.overrides.clone(),
+            mirrors: self.placements.mirrors.clone(),
             user: UserResources::new(self.client.clone(), settings.rules.apis.clone()),
             writer: self.writer(field_managers::HUB_AGENT),
             events: self.events.clone(),
@@ -287,11 +300,22 @@ impl Leader {
             tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
         }
         let cluster = Placing::new(self.placements.cluster.clone(), shared.clone());
-        let namespaced = Placing::new(self.placements.namespaced.clone(), shared.clone());
+        let namespaced = async {
+            if self.namespaced {
+                let context = Placing::new(self.placements.namespaced.clone(), shared.clone());
+                placement::run(context, self.measures.clone(), stop.clone()).await;
+            }
+        };
         tokio::join!(
             placement::run(cluster, self.measures.clone(), stop.clone()),
-            placement::run(namespaced, self.measures.clone(), stop.clone()),
+            namespaced,
             overrides::run(overrides, self.measures.clone(), stop.clone()),
+            async {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = shared.user.follow_kinds() => {}
+                }
+            },
         );
         shared.user.stop();
     }

@@ -1,11 +1,19 @@
 //! The hub agent's flags. Names, defaults and ranges are those that existing Deployments use.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser};
+use fleet_core::{
+    selection::{
+        Rules,
+        apis::{Apis, BadList},
+    },
+    snapshot::delay::Flags,
+};
 use fleet_runtime::options::{
     self, AdminArgs, Bind, ClientArgs, Hub, LeaseArgs, LogArgs, burst, burst_covers, duration, go_bool, qps,
 };
+use jiff::SignedDuration;
 
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -33,6 +41,9 @@ pub struct Options {
     /// Members.
     #[command(flatten)]
     pub membership: MembershipArgs,
+    /// Placements.
+    #[command(flatten)]
+    pub placement: PlacementArgs,
     /// Flags of existing Deployments.
     #[command(flatten)]
     accepted: AcceptedArgs,
@@ -102,6 +113,96 @@ pub struct MembershipArgs {
     pub enable_cluster_inventory_apis: bool,
 }
 
+/// What is placed, and how soon changes are.
+#[derive(Debug, Clone, clap::Args)]
+pub struct PlacementArgs {
+    /// Kinds that are not placed, beside those that never are: `group`, `group/version`, `group/version/Kind[,Kind…]` or
+    /// `v1/Kind[,Kind…]`, separated by `;`.
+    #[arg(long, env = "FLEET_SKIPPED_PROPAGATING_APIS", default_value = "")]
+    pub skipped_propagating_apis: String,
+
+    /// The only kinds that are placed, written likewise; v1/Namespace has to be among them for namespaces to be placed.
+    #[arg(long, env = "FLEET_ALLOWED_PROPAGATING_APIS", default_value = "")]
+    pub allowed_propagating_apis: String,
+
+    /// Namespaces that are not placed, beside `default`, `kube-*` and `fleet-*`, separated by commas.
+    #[arg(long, env = "FLEET_SKIPPED_PROPAGATING_NAMESPACES", default_value = "")]
+    pub skipped_propagating_namespaces: String,
+
+    /// The least time between two snapshots of a placement's resources. Without this and the next flag a change after a
+    /// quiet time is placed at once, and only bursts wait.
+    #[arg(long, env = "FLEET_RESOURCE_SNAPSHOT_CREATION_MINIMUM_INTERVAL",
+          value_parser = duration::ranged(Duration::ZERO, seconds(300)))]
+    pub resource_snapshot_creation_minimum_interval: Option<Duration>,
+
+    /// How long to collect further changes before they are placed.
+    #[arg(long, env = "FLEET_RESOURCE_CHANGES_COLLECTION_DURATION",
+          value_parser = duration::ranged(Duration::ZERO, seconds(60)))]
+    pub resource_changes_collection_duration: Option<Duration>,
+
+    /// The hub runs workloads itself, so that its PersistentVolumeClaims are its own and not placed.
+    #[arg(long, env = "FLEET_ENABLE_WORKLOAD", action = ArgAction::Set, value_parser = go_bool,
+          default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub enable_workload: bool,
+
+    /// Serve ResourcePlacements.
+    #[arg(long, env = "FLEET_ENABLE_RESOURCE_PLACEMENT", action = ArgAction::Set, value_parser = go_bool,
+          default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub enable_resource_placement: bool,
+}
+
+impl PlacementArgs {
+    /// What can be placed.
+    ///
+    /// # Errors
+    /// A text for the user that names the flag and what it takes.
+    pub fn rules(&self) -> Result<Rules, String> {
+        let Self {
+            skipped_propagating_apis: skipped,
+            allowed_propagating_apis: allowed,
+            skipped_propagating_namespaces: namespaces,
+            ..
+        } = self;
+        let apis = Apis::new(skipped, allowed).map_err(|error| match error {
+            BadList::Both => format!("{error}: give only one of them"),
+            BadList::Token(list, _) => format!(
+                "--{list}-propagating-apis: {error}; write group, group/version, group/version/Kind[,Kind...] or \
+                 v1/Kind[,Kind...], separated by ;"
+            ),
+        })?;
+        let tokens = namespaces
+            .split([',', ';'])
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        let skipped_namespaces: BTreeSet<String> = tokens.map(ToOwned::to_owned).collect();
+        if let Some(odd) = skipped_namespaces.iter().find(|name| !is_namespace_name(name)) {
+            return Err(format!(
+                "--skipped-propagating-namespaces: {odd:?} is no name of a namespace; write names separated by commas"
+            ));
+        }
+        Ok(Rules {
+            apis,
+            skipped_namespaces,
+            workload_enabled: self.enable_workload,
+        })
+    }
+
+    /// How soon changes are placed.
+    pub fn delay(&self) -> Flags {
+        let signed = |given: Option<Duration>| given.map(|given| SignedDuration::try_from(given).unwrap_or_default());
+        Flags {
+            minimum_interval: signed(self.resource_snapshot_creation_minimum_interval),
+            collection: signed(self.resource_changes_collection_duration),
+        }
+    }
+}
+
+/// A DNS label.
+fn is_namespace_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    name.len() <= 63 && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
 /// Flags of upstream's hub agent that have no effect here, or not yet; their ranges are still checked.
 #[derive(Debug, Clone, clap::Args)]
 struct AcceptedArgs {
@@ -130,10 +231,6 @@ struct AcceptedArgs {
     rate_limiter_qps: i32,
     #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..=10000))]
     rate_limiter_bucket_size: i32,
-    #[arg(long, hide = true, value_parser = duration::ranged(Duration::ZERO, seconds(300)))]
-    resource_snapshot_creation_minimum_interval: Option<Duration>,
-    #[arg(long, hide = true, value_parser = duration::ranged(Duration::ZERO, seconds(60)))]
-    resource_changes_collection_duration: Option<Duration>,
     #[arg(long, hide = true)]
     work_pending_grace_period: Option<String>,
     #[arg(long, hide = true)]
@@ -149,12 +246,6 @@ struct AcceptedArgs {
     whitelisted_users: Option<String>,
     #[arg(long, hide = true)]
     admission_policy_manager_config: Option<String>,
-    #[arg(long, hide = true)]
-    skipped_propagating_apis: Option<String>,
-    #[arg(long, hide = true)]
-    allowed_propagating_apis: Option<String>,
-    #[arg(long, hide = true)]
-    skipped_propagating_namespaces: Option<String>,
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     enable_pprof: Option<bool>,
@@ -167,9 +258,6 @@ struct AcceptedArgs {
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     deny_modify_member_cluster_labels: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_workload: Option<bool>,
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     enable_pdbs: Option<bool>,
@@ -185,9 +273,6 @@ struct AcceptedArgs {
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     enable_eviction_apis: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_resource_placement: Option<bool>,
 }
 
 impl Options {
@@ -231,6 +316,7 @@ impl Options {
             let value = &self.channel.channel_advertise_address;
             return Err(format!("--channel-advertise-address: {value:?} is not host:port"));
         }
+        self.placement.rules()?;
         self.lease.validate()
     }
 }
@@ -275,6 +361,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_placed_and_how_soon_is_what_the_flags_say() {
+        let options = parse(&[]).unwrap().placement;
+        assert_eq!(options.delay(), Flags::default(), "none given: adaptive");
+        assert!(options.enable_resource_placement && !options.enable_workload);
+        let options = parse(&[
+            "--skipped-propagating-apis=apps; v1/Secret,ConfigMap ;",
+            "--skipped-propagating-namespaces=one, two;three",
+            "--resource-snapshot-creation-minimum-interval=0s",
+            "--resource-changes-collection-duration=5s",
+            "--enable-workload",
+        ]);
+        let options = options.unwrap().placement;
+        let rules = options.rules().unwrap();
+        assert!(!rules.apis.is_enabled("apps", "v1", "Deployment") && !rules.apis.is_enabled("", "v1", "Secret"));
+        assert!(rules.apis.is_enabled("", "v1", "Service") && rules.workload_enabled);
+        assert_eq!(
+            rules.skipped_namespaces.into_iter().collect::<Vec<_>>(),
+            ["one", "three", "two"]
+        );
+        let delay = options.delay();
+        assert_eq!(delay.minimum_interval, Some(SignedDuration::ZERO));
+        assert_eq!(delay.collection, Some(SignedDuration::from_secs(5)));
+        let both = parse(&[
+            "--skipped-propagating-apis=apps",
+            "--allowed-propagating-apis=v1/Secret",
+        ]);
+        assert!(both.unwrap_err().contains("mutually exclusive: give only one of them"));
+    }
+
+    #[test]
     fn wrong_values_are_refused_with_their_range() {
         let table = [
             (
@@ -290,6 +406,23 @@ mod tests {
             (
                 "--hub-api-burst=100",
                 "Options.HubBurst: Invalid value: 100: The burst limit",
+            ),
+            (
+                "--skipped-propagating-apis=a/b/c/d",
+                "--skipped-propagating-apis: invalid list of skipped for propagation APIs: failed to parse token: invalid \
+                 parameter: a/b/c/d; write group,",
+            ),
+            (
+                "--allowed-propagating-apis=a/b/c/d",
+                "--allowed-propagating-apis: invalid list of allowed",
+            ),
+            (
+                "--skipped-propagating-namespaces=a,B_c",
+                "--skipped-propagating-namespaces: \"B_c\" is no name of a namespace",
+            ),
+            (
+                "--resource-changes-collection-duration=2m",
+                "duration must be in the range",
             ),
             ("--channel-bind-address=0", "members need an address"),
             ("--channel-advertise-address=hub", "\"hub\" is not host:port"),

@@ -4,7 +4,7 @@
 //! Requests are made from paths and not through `Api`, because code that is generic over the scope cannot name one for
 //! namespaced kinds, and because a Work is written with manifests that the store does not keep.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use fleet_api::{patch, raw::RawJson};
 use fleet_runtime::{
@@ -19,7 +19,10 @@ use kube::{
     core::Request as Path,
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// After a conflict the watch has this long to show what came in between. It is mostly there before the refusal.
+const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// A kind that is written.
 pub(crate) trait Written: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static {}
@@ -37,6 +40,11 @@ pub(crate) struct WriteError {
 }
 
 impl WriteError {
+    /// Whether somebody else was faster. The store knows by now what they wrote: decide anew, at once.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if status.reason == "Conflict")
+    }
+
     /// What the API server said, in its words.
     pub(crate) fn said(&self) -> String {
         match &self.source {
@@ -53,8 +61,6 @@ pub(crate) enum Part {
     Object,
     /// Status, of something small.
     Status,
-    /// Status of a placement or run.
-    Rollup,
 }
 
 /// Writes under one field manager. Cheap to clone.
@@ -167,24 +173,86 @@ impl Writer {
         let lane = match part {
             Part::Object => Lane::Objects,
             Part::Status => Lane::Status,
-            Part::Rollup => Lane::Rollup,
         };
+        let mut based_on = None;
         let request = || {
-            let body = patch(&*store.get(key)?)?.map_err(kube::Error::SerdeError);
+            let found = store.get(key)?;
+            let body = patch(&found)?.map_err(kube::Error::SerdeError);
+            based_on.clone_from(&found.meta().resource_version);
             Some(body.and_then(|body| {
                 let (to, merge) = (path::<K>(key), Patch::Merge(body));
                 let request = match part {
                     Part::Object => to.patch(key.name(), &params, &merge),
-                    Part::Status | Part::Rollup => to.patch_subresource("status", key.name(), &params, &merge),
+                    Part::Status => to.patch_subresource("status", key.name(), &params, &merge),
                 };
                 request.map_err(kube::Error::BuildRequest)
             }))
         };
-        match self.send::<K>(lane, kind::<K>(), key, group, request).await {
+        let answer = self.send::<K>(lane, kind::<K>(), key, group, request).await;
+        self.settle(store, key, based_on, "patch", answer).await
+    }
+
+    /// Replaces the status of the object as it is when its turn comes; `status` gives none if nothing is left to change.
+    /// For large ones, where a merge costs the server half as much again. What it does not mention is lost.
+    pub(crate) async fn replace_status<K: Written>(
+        &self,
+        store: &Store<K>,
+        key: &Key,
+        group: &Key,
+        status: impl FnOnce(&K) -> Option<serde_json::Result<Value>>,
+    ) -> Result<Option<Arc<K>>, WriteError> {
+        let params = PostParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PostParams::default()
+        };
+        let mut based_on = None;
+        let request = || {
+            let found = store.get(key)?;
+            let status = status(&found)?;
+            let meta = found.meta();
+            based_on.clone_from(&meta.resource_version);
+            let body = status.and_then(|status| {
+                serde_json::to_vec(&json!({
+                    "apiVersion": K::api_version(&()),
+                    "kind": K::kind(&()),
+                    "metadata": {
+                        "name": meta.name,
+                        "namespace": meta.namespace,
+                        "uid": meta.uid,
+                        "resourceVersion": meta.resource_version,
+                    },
+                    "status": status,
+                }))
+            });
+            Some(body.map_err(kube::Error::SerdeError).and_then(|body| {
+                let request = path::<K>(key).replace_subresource("status", key.name(), &params, body);
+                request.map_err(kube::Error::BuildRequest)
+            }))
+        };
+        let answer = self.send::<K>(Lane::Rollup, kind::<K>(), key, group, request).await;
+        self.settle(store, key, based_on, "replace the status of", answer).await
+    }
+
+    /// Keeps an answer; after a conflict waits until the store knows what the other one wrote.
+    async fn settle<K: Written>(
+        &self,
+        store: &Store<K>,
+        key: &Key,
+        based_on: Option<String>,
+        verb: &'static str,
+        answer: Option<kube::Result<K>>,
+    ) -> Result<Option<Arc<K>>, WriteError> {
+        match answer {
             None => Ok(None),
             Some(Ok(answer)) => Ok(Some(store.wrote(answer))),
             Some(Err(source)) if is_not_found(&source) => Ok(None),
-            Some(Err(source)) => Err(failed::<K>("patch", key, source)),
+            Some(Err(source)) => {
+                let error = failed::<K>(verb, key, source);
+                if error.is_conflict() {
+                    let _ = tokio::time::timeout(CATCH_UP, past(store, key, based_on)).await;
+                }
+                Err(error)
+            }
         }
     }
 
@@ -273,6 +341,17 @@ impl Writer {
         self.writes
             .write(lane, Target::new(kind, key.clone()), group, body)
             .await
+    }
+}
+
+/// Resolves when the store has another version of an object than this.
+async fn past<K: Written>(store: &Store<K>, key: &Key, version: Option<String>) {
+    loop {
+        let shown = store.progress();
+        if store.get(key).and_then(|found| found.meta().resource_version.clone()) != version {
+            return;
+        }
+        store.reached(shown + 1).await;
     }
 }
 

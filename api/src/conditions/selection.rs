@@ -35,6 +35,13 @@ pub enum InvalidSelection {
          namespace, but no namespaces were selected"
     )]
     NoNamespace { placement: String },
+    /// A label selector that the schema lets through and that cannot be used.
+    #[error("invalid placement {placement}: the label selector of kind {kind} is invalid: {error}")]
+    LabelSelector {
+        placement: String,
+        kind: String,
+        error: String,
+    },
     /// Two selectors select the same object.
     #[error(
         "found duplicate resource {{Group:{group} Version:{version} Kind:{kind} Name:{name} Namespace:{namespace} \
@@ -72,6 +79,15 @@ mod tests {
                 },
                 "invalid placement /my-crp, failed to get GVR of the selector: \
                  no matches for kind \"Foo\" in version \"g/v1\"",
+            ),
+            (
+                Invalid::LabelSelector {
+                    placement: placement(),
+                    kind: "ConfigMap".into(),
+                    error: "\"~\" is not a valid label key".into(),
+                },
+                "invalid placement /my-crp: the label selector of kind ConfigMap is invalid: \"~\" is not a valid label \
+                 key",
             ),
             (
                 Invalid::Namespaced {

@@ -1,8 +1,11 @@
 //! What became of a placement, on the whole and on each cluster.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::lenient;
 use crate::schema;
@@ -41,6 +44,10 @@ pub struct PlacementStatus {
     )]
     #[schemars(with = "schema::ConditionMap")]
     pub conditions: Vec<Condition>,
+    /// What another version has put there. The status is replaced as a whole, so this is carried along.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: BTreeMap<String, Value>,
 }
 
 /// What became of the placement on one cluster.

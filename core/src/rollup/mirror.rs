@@ -3,9 +3,10 @@
 use fleet_api::conditions::placement::{Scheduled, StatusSynced};
 use fleet_api::placement::{PlacementSpec, PlacementStatus, ResourceIdentifier};
 
-/// The status to show in the namespace: all but the word on the copy itself.
+/// The status to show in the namespace: all but the word on the copy itself, and what this version does not know.
 pub fn mirrored(status: &PlacementStatus) -> PlacementStatus {
     let mut copy = status.clone();
+    copy.other.clear();
     copy.conditions
         .retain(|condition| condition.type_ != StatusSynced::TYPE);
     copy

@@ -7,6 +7,7 @@
 mod entry;
 mod fold;
 mod mirror;
+mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 pub use entry::{BindingView, Entry, bindings_by_cluster, entry, unplaced};
 pub use fold::{Counts, External, conditions, external};
 pub use mirror::{mirrored, recorded_namespace, target_namespace};
+pub use pace::{Due, Pace};
 
 /// What a whole placement status may have. etcd takes 1.5 MiB for the object; the rest is for spec, metadata and
 /// `selectedResources`.
@@ -133,6 +135,7 @@ pub fn roll_up(world: &World<'_>) -> PlacementStatus {
         observed_resource_index: observed_index(context),
         placement_statuses: Vec::new(),
         conditions: world.previous.conditions.clone(),
+        other: world.previous.other.clone(),
     };
     let Some((policy, verdict)) = world
         .policy
@@ -219,13 +222,28 @@ pub fn first_unmet<'a>(context: &Context<'_>, list: &'a [Condition]) -> Option<(
     ))
 }
 
-/// The steps that have become true for the generation between two states; each is worth an Event.
-pub fn newly_true(context: &Context<'_>, before: &[Condition], after: &[Condition]) -> Vec<Step> {
-    let holds = |list, step: &Step| conditions::is_true(list, step.on_placement(context.scope), context.generation);
-    context
-        .steps()
-        .iter()
-        .filter(|step| holds(after, step) && !holds(before, step))
-        .copied()
+/// What has gone wrong between two states, with the words of its condition; each is worth a warning.
+///
+/// Steps that are false for a moment in every rollout count only once a member says that it failed.
+pub fn failures(context: &Context<'_>, before: &PlacementStatus, after: &PlacementStatus) -> Vec<(Step, String)> {
+    let failed = |status: &PlacementStatus| {
+        let (step, condition) = first_unmet(context, &status.conditions)?;
+        let condition = condition.filter(|condition| Status::of(condition) == Status::False)?;
+        let certain = match step {
+            Step::Scheduled | Step::Overridden | Step::WorkSynchronized => true,
+            Step::Applied => status.placement_statuses.iter().any(has_failed),
+            Step::RolloutStarted | Step::Available | Step::DiffReported => false,
+        };
+        certain.then(|| (step, condition.message.clone()))
+    };
+    let known = failed(before).map(|(step, _)| step);
+    failed(after)
+        .into_iter()
+        .filter(|(step, _)| Some(*step) != known)
         .collect()
+}
+
+/// Whether a cluster lists what it could not apply.
+fn has_failed(entry: &PerClusterPlacementStatus) -> bool {
+    !entry.failed_placements.is_empty()
 }

@@ -263,8 +263,6 @@ fn unknown_outranks_false_and_ends_the_list() {
         "ClusterResourcePlacementAvailable=True ResourceAvailable: The selected resources in 2 cluster(s) are available now"
     );
     assert!(is_completed(&context(), &status.conditions));
-    assert_eq!(newly_true(&context(), &[], &status.conditions), Step::WHEN_APPLYING);
-    assert!(newly_true(&context(), &status.conditions, &status.conditions).is_empty());
 }
 
 #[test]

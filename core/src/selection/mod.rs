@@ -6,6 +6,7 @@
 
 pub mod apis;
 mod id;
+mod interest;
 mod order;
 mod select;
 mod strip;
@@ -13,6 +14,7 @@ mod strip;
 mod tests;
 
 pub use id::{ObjectId, split_version};
+pub use interest::Interests;
 pub use order::sort;
 pub use select::{Error, Hub, KindInfo, Object, Rules, is_forbidden, is_never_selected, select, touches};
 pub use strip::stored;

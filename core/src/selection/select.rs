@@ -9,7 +9,7 @@ use fleet_api::placement::{ResourceSelector, SelectionScope};
 
 use super::apis::Apis;
 use super::{ObjectId, order};
-use crate::scheduler::{BadSelector, Selector};
+use crate::scheduler::Selector;
 
 /// An object on the hub, without its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,14 +64,6 @@ pub enum Error {
     /// The user has to change the selectors.
     #[error(transparent)]
     Invalid(#[from] InvalidSelection),
-    /// A label selector cannot be used; the schema lets it through.
-    #[error("invalid placement {placement}: the label selector is invalid: {source}")]
-    Labels {
-        /// The placement.
-        placement: String,
-        /// What is wrong.
-        source: BadSelector,
-    },
     /// Not all objects of a kind are known yet; it goes away by itself.
     #[error("informer cache for {resource} is not synced yet")]
     NotSynced {
@@ -197,9 +189,10 @@ impl Run<'_> {
     /// Objects that a selector matches and that can be placed.
     fn matching(&self, selector: &ResourceSelector, namespace: Option<&str>) -> Result<Vec<&Object>, Error> {
         let labels = selector.label_selector.as_ref().map(Selector::new).transpose();
-        let labels = labels.map_err(|source| Error::Labels {
+        let labels = labels.map_err(|error| InvalidSelection::LabelSelector {
             placement: self.placement.with_slash(),
-            source,
+            kind: selector.kind.clone(),
+            error: error.to_string(),
         })?;
         let mut objects = self
             .hub

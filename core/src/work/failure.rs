@@ -144,7 +144,7 @@ impl Failure {
         }
     }
 
-    /// The event on the binding, for the failure that has one.
+    /// The Event on the binding, for the failure that has one.
     pub fn event(&self, namespace: &str) -> Option<WorkGeneratorEvent> {
         let Self::DuplicateEnvelope { envelope, works } = self else {
             return None;

@@ -6,7 +6,7 @@ use fleet_api::{
     guard::Guarded,
     kind::{Kind, SpecKind},
     labels,
-    placement::{ClusterScoped, Namespaced, ResourceSnapshotSpec, Scope},
+    placement::{ClusterResourcePlacementStatus, ClusterScoped, Namespaced, ResourceSnapshotSpec, Scope},
 };
 use fleet_core::work::Stored;
 use fleet_runtime::{
@@ -79,12 +79,30 @@ impl<S: Scope> Family<S> {
     }
 }
 
+/// Copies of cluster-scoped placements' status for people who may only read their namespace. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Mirrors {
+    pub(crate) store: Store<ClusterResourcePlacementStatus>,
+    /// By name, which is the placement's.
+    pub(crate) of: Index<ClusterResourcePlacementStatus, String>,
+}
+
+impl Mirrors {
+    fn start(client: &Client, tasks: &mut Tasks) -> Self {
+        let mut builder = Store::builder(ClusterResourcePlacementStatus::CRD.plural);
+        let of = builder.index(|mirror: &ClusterResourcePlacementStatus| vec![mirror.name_any()]);
+        let store = watched(builder, client, tasks);
+        Self { store, of }
+    }
+}
+
 /// Everything that the placement pipeline watches. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Placements {
     pub(crate) cluster: Family<ClusterScoped>,
     pub(crate) namespaced: Family<Namespaced>,
     pub(crate) overrides: OverrideStores,
+    pub(crate) mirrors: Mirrors,
 }
 
 impl Placements {
@@ -94,6 +112,7 @@ impl Placements {
             cluster: Family::start(client, tasks),
             namespaced: Family::start(client, tasks),
             overrides: OverrideStores::start(client, tasks),
+            mirrors: Mirrors::start(client, tasks),
         }
     }
 
@@ -102,6 +121,7 @@ impl Placements {
         self.cluster.synced(health).await;
         self.namespaced.synced(health).await;
         self.overrides.synced(health).await;
+        self.mirrors.store.synced().await;
     }
 }
 

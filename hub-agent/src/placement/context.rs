@@ -3,14 +3,18 @@
 use std::{collections::HashMap, ops::Deref, sync::Arc, time::Duration};
 
 use fleet_api::{
+    annotations,
     cluster::{InternalMemberCluster, MemberCluster},
-    conditions::selection::InvalidSelection,
+    conditions::placement::Scheduled,
     events::{Event, EventType, PlacementEvent},
     labels,
     names::{PlacementKey, Scope as ScopeName},
-    placement::{PlacementScope, Scope},
+    placement::{PlacementScope, ResourceIdentifier, Scope},
 };
-use fleet_core::{selection::Rules, snapshot::delay::Flags};
+use fleet_core::{
+    selection::{Interests, ObjectId, Rules},
+    snapshot::delay::Flags,
+};
 use fleet_runtime::{
     Key,
     cache::{Index, Store},
@@ -19,12 +23,15 @@ use fleet_runtime::{
     queue::{Next, Queue},
 };
 use jiff::{SignedDuration, Timestamp};
-use kube::{Resource, ResourceExt as _};
+use kube::{Resource, ResourceExt as _, core::object::HasSpec as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    cache::{family::Family, user::UserResources},
+    cache::{
+        family::{Family, Mirrors},
+        user::UserResources,
+    },
     overrides::OverrideStores,
     session::Works,
     writer::{WriteError, Writer},
@@ -38,6 +45,10 @@ pub(crate) struct Inner<S: Scope> {
     pub(crate) family: Family<S>,
     pub(crate) shared: Shared,
     pub(crate) queues: Queues,
+    /// Which placements a change of a user's object concerns.
+    pub(crate) interests: Mutex<Interests<Key>>,
+    /// The last complaint about each placement.
+    pub(crate) told: Mutex<HashMap<Key, PlacementEvent>>,
     /// What became of each placement's selectors, for the roll-up. Empty after a restart: nothing is judged before.
     pub(crate) selections: Mutex<HashMap<Key, Selected>>,
     /// The generation of each binding for which the rollout was started by this process.
@@ -55,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) internals: Store<InternalMemberCluster>,
     pub(crate) works: Works,
     pub(crate) overrides: OverrideStores,
+    pub(crate) mirrors: Mirrors,
     pub(crate) user: UserResources,
     pub(crate) writer: Writer,
     pub(crate) events: Recorder,
@@ -83,10 +95,11 @@ pub(crate) struct Queues {
 /// What became of a placement's selectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selected {
-    /// They select something, or nothing: the snapshot tells.
-    Valid,
-    /// The user has to change them.
-    Invalid(InvalidSelection),
+    /// They select something, or nothing. Where update runs make the snapshots this is what is selected now; else the
+    /// snapshot tells, and nothing is kept here.
+    Valid(Arc<[ResourceIdentifier]>),
+    /// The user has to change them; what `Scheduled` says about it.
+    Refused(Scheduled),
 }
 
 /// Why a pass failed. Users see what they must in conditions; the pass is repeated with a growing delay.
@@ -98,8 +111,18 @@ pub(crate) enum Error {
     Read(#[source] kube::Error),
     #[error("could not compare the states of {0}")]
     Compare(String, #[source] serde_json::Error),
+    /// What holds a placement back that users can do nothing about in it, and no condition has words for.
+    #[error("{0}")]
+    Held(String),
     #[error("{0}")]
     NotYet(String),
+}
+
+impl Error {
+    /// Whether somebody else was faster, so that all there is to do is to decide anew.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Write(error) if error.is_conflict())
+    }
 }
 
 impl<S: Scope> Context<S> {
@@ -108,6 +131,8 @@ impl<S: Scope> Context<S> {
             family,
             shared,
             queues: Queues::default(),
+            interests: Mutex::new(Interests::new(Self::scope())),
+            told: Mutex::default(),
             selections: Mutex::default(),
             started: Mutex::default(),
             scheduler: crate::scheduler::Memory::default(),
@@ -137,6 +162,42 @@ impl<S: Scope> Context<S> {
     /// The latest master of a placement's resource snapshots.
     pub(crate) fn latest_master(&self, placement: &Key) -> Option<Arc<S::ResourceSnapshot>> {
         latest(&self.family.snapshots_of, placement, labels::RESOURCE_INDEX)
+    }
+
+    /// What the group with this index holds, in order.
+    pub(crate) fn group_content(&self, placement: &Key, index: &str) -> Vec<ObjectId> {
+        let mut group = self.family.snapshots_of.get(placement);
+        group.retain(|s| s.labels().get(labels::RESOURCE_INDEX).is_some_and(|own| own == index));
+        let position = |s: &Arc<S::ResourceSnapshot>| {
+            let text = s.annotations().get(annotations::SUBINDEX_OF_RESOURCE_SNAPSHOT);
+            text.and_then(|text| text.parse::<usize>().ok())
+        };
+        group.sort_by_key(position);
+        let resources = group.iter().flat_map(|s| &s.spec().selected_resources);
+        resources.filter_map(|text| ObjectId::of(text).ok()).collect()
+    }
+
+    /// What is placed now.
+    pub(crate) fn placed(&self, placement: &Key) -> Vec<ObjectId> {
+        let master = self.latest_master(placement);
+        let index = master.and_then(|master| master.labels().get(labels::RESOURCE_INDEX).cloned());
+        index
+            .map(|index| self.group_content(placement, &index))
+            .unwrap_or_default()
+    }
+
+    /// Records a warning about a placement, once; none takes the last one back.
+    pub(crate) fn complain(&self, placement: &S::Placement, event: Option<PlacementEvent>) {
+        let key = Key::of(placement);
+        let mut told = self.told.lock();
+        match event {
+            None => _ = told.remove(&key),
+            Some(event) => {
+                if told.insert(key, event.clone()).as_ref() != Some(&event) {
+                    self.tell(placement, &event);
+                }
+            }
+        }
     }
 
     /// Which of the two scopes this is, as names and conditions have it.

@@ -11,19 +11,27 @@
 
 pub(crate) mod context;
 mod delete;
+mod mirror;
 pub(crate) mod rollup;
 mod select;
 mod snapshots;
+#[cfg(test)]
+mod tests;
 
-use fleet_api::{finalizers, placement::Scope};
-use fleet_core::selection;
+use fleet_api::{
+    events::PlacementEvent,
+    finalizers,
+    placement::{RolloutStrategyType, Scope},
+};
 use fleet_runtime::{
     Key,
     controller::{self, Measures},
+    logs,
     queue::Next,
 };
 use kube::{Resource as _, ResourceExt as _, core::object::HasSpec as _};
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::context::{Context, Error, Selected};
@@ -75,7 +83,7 @@ pub(crate) async fn run<S: Scope>(ctx: Context<S>, measures: Measures, stop: Can
             let passing = ctx.clone();
             let pass = move |key| {
                 let ctx = passing.clone();
-                async move { $pass(&ctx, &key).await }
+                async move { again_after_conflict($pass(&ctx, &key).await) }
             };
             controller::run(ctx.queues.$queue.clone(), options, measures.clone(), stop.clone(), pass)
         }};
@@ -92,6 +100,17 @@ pub(crate) async fn run<S: Scope>(ctx: Context<S>, measures: Measures, stop: Can
     tokio::select! {
         _ = stages => {}
         _ = feeds => {}
+    }
+}
+
+/// Somebody else's write is no failure: nothing is waited for, since the store has it by now.
+fn again_after_conflict(outcome: Result<Next, Error>) -> Result<Next, Error> {
+    match outcome {
+        Err(error) if error.is_conflict() => {
+            tracing::debug!(%error, "Deciding anew after a conflict");
+            Ok(Next::At(Instant::now()))
+        }
+        other => other,
     }
 }
 
@@ -151,25 +170,22 @@ async fn feed<S: Scope>(ctx: &Context<S>) {
     );
 }
 
-/// Users' own objects.
+/// Users' own objects, and the kinds that they are of.
 async fn touched<S: Scope>(ctx: &Context<S>) {
-    let mut changes = ctx.shared.user.listen();
-    while let Some(Touched { before, after }) = changes.recv().await {
-        let sides: Vec<_> = before.iter().chain(&after).collect();
-        let Some(object) = sides.first() else { continue };
-        let namespace = &object.id.namespace;
-        let home = (!namespace.is_empty())
-            .then(|| ctx.shared.user.namespace(namespace))
-            .flatten();
-        for placement in ctx.family.placements.all() {
-            let key = Key::of(&*placement);
-            if key.namespace().is_some_and(|own| own != namespace.as_str()) {
-                continue;
-            }
-            let selectors = &placement.spec().resource_selectors;
-            let touches = |object| selection::touches(Context::<S>::scope(), selectors, object, home.as_ref());
-            if sides.iter().any(|object| touches(object)) {
-                ctx.queues.placement.add(key);
+    let (scope, mut changes) = (Context::<S>::scope(), ctx.shared.user.listen());
+    while let Some(change) = changes.recv().await {
+        match change {
+            Touched::Kinds((owner, key)) if owner == scope => ctx.queues.placement.add(key),
+            Touched::Kinds(_) => {}
+            Touched::Object(sides) => {
+                let interests = ctx.interests.lock();
+                for object in &sides {
+                    let namespace = object.id.namespace.as_str();
+                    let home = (!namespace.is_empty()).then(|| ctx.shared.user.namespace(namespace));
+                    for key in interests.concerned(object, home.flatten().as_ref()) {
+                        ctx.queues.placement.add(key);
+                    }
+                }
             }
         }
     }
@@ -178,34 +194,79 @@ async fn touched<S: Scope>(ctx: &Context<S>) {
 
 #[tracing::instrument(name = "placement", level = "error", skip_all, fields(placement = %key))]
 async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
-    let Some(placement) = ctx.family.placements.get(key) else {
-        ctx.selections.lock().remove(key);
+    let live = ctx.family.placements.get(key);
+    let Some(placement) = live.filter(|placement| placement.meta().deletion_timestamp.is_none()) else {
+        forget(ctx, key);
         return Ok(Next::Wait);
     };
-    if placement.meta().deletion_timestamp.is_some() {
+    let placed = place(ctx, key, &placement).await;
+    match &placed {
+        Err(error @ (Error::Held(_) | Error::Read(_))) => {
+            let error = logs::chain(error).to_string();
+            ctx.complain(&placement, Some(PlacementEvent::Held { error }));
+        }
+        Err(_) => {}
+        Ok((_, left_out)) => {
+            let event = left_out.clone().map(|what| PlacementEvent::KindsLeftOut { what });
+            ctx.complain(&placement, event);
+        }
+    }
+    placed.map(|(next, _)| next)
+}
+
+/// A placement that is gone or going needs no selection any more.
+fn forget<S: Scope>(ctx: &Context<S>, key: &Key) {
+    ctx.interests.lock().remove(key);
+    ctx.selections.lock().remove(key);
+    ctx.told.lock().remove(key);
+    ctx.shared.user.release(&(Context::<S>::scope(), key.clone()));
+    if ctx.family.placements.get(key).is_some() {
         // One queue does both scheduling and its end, so that no binding is made behind the deletion's back.
         ctx.queues.schedule.add(key.clone());
-        return Ok(Next::Wait);
     }
-    let selected = match select::select(ctx, key, &placement).await? {
+}
+
+/// Selection, finalizers and snapshots; when to look again, and which kinds could not be looked at.
+async fn place<S: Scope>(
+    ctx: &Context<S>,
+    key: &Key,
+    placement: &S::Placement,
+) -> Result<(Next, Option<String>), Error> {
+    // Before the objects are looked at, so that no change falls in between.
+    let selectors = &placement.spec().resource_selectors;
+    ctx.interests.lock().set(key, key.namespace(), selectors);
+    let selected = match mirror::check(ctx, key, placement) {
+        Ok(()) => select::select(ctx, key, placement).await?,
+        Err(refusal) => Err(refusal),
+    };
+    let selected = match selected {
         Ok(selected) => selected,
-        Err(invalid) => {
+        Err(refusal) => {
             hold(ctx, key, &[finalizers::PLACEMENT]).await?;
-            judge(ctx, key, &Selected::Invalid(invalid));
-            return Ok(Next::Wait);
+            judge(ctx, key, &Selected::Refused(refusal));
+            return Ok((Next::Wait, None));
         }
+    };
+    let by_runs = placement.spec().rollout_type() == RolloutStrategyType::External;
+    let resources = async {
+        if by_runs {
+            return Ok(None);
+        }
+        snapshots::resources(ctx, key, placement, &selected).await
     };
     // The owner reference covers a placement that is deleted before the finalizers are there.
     let (held, policy, resources) = tokio::join!(
         hold(ctx, key, &[finalizers::PLACEMENT, finalizers::SCHEDULER]),
-        snapshots::policy(ctx, key, &placement),
-        snapshots::resources(ctx, key, &placement, &selected),
+        snapshots::policy(ctx, key, placement),
+        resources,
     );
     held?;
     policy?;
     let wait = resources?;
-    judge(ctx, key, &Selected::Valid);
-    Ok(ctx.next(wait))
+    let shown = selected.objects.iter().filter(|_| by_runs);
+    let shown = shown.map(fleet_core::selection::ObjectId::to_identifier).collect();
+    judge(ctx, key, &Selected::Valid(shown));
+    Ok((ctx.next(wait), selected.left_out))
 }
 
 fn judge<S: Scope>(ctx: &Context<S>, key: &Key, selected: &Selected) {

@@ -1,61 +1,46 @@
 //! Writes a placement's status.
 //!
-//! A change of a top-level condition goes out at once; counts, messages and entries are collected for a moment that
-//! grows with the cost of the write, so that a hundred clusters do not make a hundred writes of a hundred entries each.
+//! Made anew from the stores at each pass; `fleet_core::rollup::Pace` says when a difference is worth a write.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::collections::HashMap;
 
 use fleet_api::{
     annotations,
-    conditions::{
-        self, Status,
-        placement::{Scheduled, Step},
-    },
+    conditions::{self, placement::Step},
     events::PlacementEvent,
-    labels, patch,
+    labels,
     placement::{ApplyStrategyType, PlacementStatus, ResourceIdentifier, RolloutStrategyType, Scope},
-    raw::RawJson,
 };
 use fleet_core::{
-    rollup::{self, BindingView, PolicyView, World},
+    rollup::{self, BindingView, Due, Pace, PolicyView, World},
     selection::ObjectId,
 };
 use fleet_runtime::{Key, controller, queue::Next};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Resource as _, ResourceExt as _,
     core::object::{HasSpec as _, HasStatus as _},
 };
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::time::Instant;
 
-use super::context::{Context, Error, Selected};
-use crate::{
-    cache::family::{beside, parent},
-    writer::Part,
+use super::{
+    context::{Context, Error, Selected},
+    mirror,
 };
-
-/// The window of an idle hub: less than a person notices.
-const WINDOW_MIN: Duration = Duration::from_millis(50);
-/// However expensive the write, users wait no longer.
-const WINDOW_MAX: Duration = Duration::from_secs(1);
-/// The share of the time that one placement's status may keep the API server busy, inverted.
-const WINDOW_FACTOR: u32 = 10;
+use crate::cache::family::{beside, parent};
 
 /// What the roll-up remembers of each placement.
-#[derive(Default)]
-pub(crate) struct Memory(Mutex<HashMap<Key, Last>>);
-
-#[derive(Clone, Copy)]
-struct Last {
-    at: Instant,
-    took: Duration,
+pub(crate) struct Memory {
+    paces: Mutex<HashMap<Key, Pace>>,
+    began: Instant,
 }
 
-impl Last {
-    fn window_ends(self) -> Instant {
-        self.at + (self.took * WINDOW_FACTOR).clamp(WINDOW_MIN, WINDOW_MAX)
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            paces: Mutex::default(),
+            began: Instant::now(),
+        }
     }
 }
 
@@ -77,13 +62,19 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
         controller::feed(ctx.family.bindings.subscribe(), queue(), |change| parent(
             &**change.object()
         )),
+        // Who deletes a copy gets it back.
+        controller::feed(ctx.shared.mirrors.store.subscribe(), queue(), |change| {
+            let mirrors = Context::<S>::scope() == fleet_api::names::Scope::Cluster;
+            let matters = mirrors && change.old.is_none() != change.new.is_none();
+            matters.then(|| Key::cluster(change.key.name()))
+        }),
     );
 }
 
 #[tracing::instrument(name = "rollup", level = "error", skip_all, fields(placement = %key))]
 pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
     let Some(placement) = ctx.family.placements.get(key) else {
-        ctx.rollup.0.lock().remove(key);
+        ctx.rollup.paces.lock().remove(key);
         return Ok(Next::Wait);
     };
     if placement.meta().deletion_timestamp.is_some() {
@@ -94,56 +85,56 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     };
     let none = PlacementStatus::default();
     let before = placement.status().unwrap_or(&none);
-    if *before == status {
-        return Ok(Next::Wait);
-    }
-    let last = ctx.rollup.0.lock().get(key).copied();
-    if let Some(ends) = last.map(Last::window_ends).filter(|ends| *ends > Instant::now())
-        && !turns(&before.conditions, &status.conditions)
+    let context = rollup_context::<S>(&placement, None, 0, ctx.now());
+    let Memory { paces, began } = &ctx.rollup;
     {
-        return Ok(Next::At(ends));
+        let mut paces = paces.lock();
+        let pace = paces.entry(key.clone()).or_default();
+        if *before == status && !mirror::is_stale(ctx, key, &placement, &status) {
+            pace.unchanged();
+            return Ok(Next::Wait);
+        }
+        if let Due::At(at) = pace.look(&context, &before.conditions, &status.conditions, began.elapsed()) {
+            return Ok(Next::At(*began + at));
+        }
     }
-    let mut failed = None;
-    let mut shown = None;
+    let mirrored = mirror::write(ctx, key, &placement, &status).await;
+    let (mut shown, mut started) = (None, began.elapsed());
     let body = |placement: &S::Placement| {
         // Made when the turn has come: what happened while it waited is in it.
-        let status = self::status(ctx, key, placement)?;
+        let mut status = self::status(ctx, key, placement)?;
+        let generation = placement.meta().generation.unwrap_or_default();
+        mirrored.tell(&mut status, generation, ctx.now());
         let before = placement.status().cloned().unwrap_or_default();
-        let patch = patch::between(&before, &status)
-            .map_err(|error| failed = Some(error))
-            .ok()??;
+        if before == status {
+            return None;
+        }
+        started = began.elapsed();
+        let body = serde_json::to_value(&status);
         shown = Some((before, status));
-        Some(json!({ "status": patch }))
+        Some(body)
     };
-    let started = Instant::now();
     let placements = &ctx.family.placements;
-    let written = ctx
-        .shared
-        .writer
-        .patch(placements, key, key, Part::Rollup, body)
-        .await?;
-    if let Some(error) = failed {
-        return Err(Error::Compare(key.to_string(), error));
-    }
+    let written = ctx.shared.writer.replace_status(placements, key, key, body).await?;
+    let mut next = Next::Wait;
     if let (Some(placement), Some((before, after))) = (written, shown) {
-        let last = Last {
-            at: Instant::now(),
-            took: started.elapsed(),
+        let now = began.elapsed();
+        let pair = (before.conditions.as_slice(), after.conditions.as_slice());
+        let news = {
+            let mut paces = paces.lock();
+            let pace = paces.entry(key.clone()).or_default();
+            pace.wrote(&context, pair, now, now.saturating_sub(started))
         };
-        ctx.rollup.0.lock().insert(key.clone(), last);
-        announce(ctx, &placement, &before, &after);
+        announce(ctx, &placement, &news, &before, &after);
+        if mirror::is_stale(ctx, key, &placement, &after) {
+            // Something came between the two writes.
+            next = Next::At(Instant::now());
+        }
     }
-    Ok(Next::Wait)
-}
-
-/// Whether a condition has another status than before, which somebody may be waiting for.
-fn turns(before: &[Condition], after: &[Condition]) -> bool {
-    let said = |list: &[Condition]| -> Vec<(String, String, Option<i64>)> {
-        list.iter()
-            .map(|c| (c.type_.clone(), c.status.clone(), c.observed_generation))
-            .collect()
-    };
-    said(before) != said(after)
+    match mirrored {
+        mirror::Outcome::Failed(_, error) => Err(error),
+        _ => Ok(next),
+    }
 }
 
 /// The status that the placement should have; none while nothing can be said.
@@ -152,17 +143,19 @@ fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Op
     let previous = placement.status().cloned().unwrap_or_default();
     let generation = placement.meta().generation.unwrap_or_default();
     let now = ctx.now();
-    if let Selected::Invalid(error) = selected {
-        let mut status = previous;
-        let state = Scheduled::InvalidSelectors { error };
-        conditions::set(
-            &mut status.conditions,
-            &Context::<S>::scope().state(&state),
-            generation,
-            now,
-        );
-        return Some(status);
-    }
+    let live = match selected {
+        Selected::Valid(live) => live,
+        Selected::Refused(state) => {
+            let mut status = previous;
+            conditions::set(
+                &mut status.conditions,
+                &Context::<S>::scope().state(&state),
+                generation,
+                now,
+            );
+            return Some(status);
+        }
+    };
     let policy = ctx.latest_policy(key);
     let master = ctx.latest_master(key);
     let latest = master.as_ref().and_then(|master| {
@@ -189,7 +182,11 @@ fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Op
         (binding.meta(), view)
     });
     let name = policy.as_ref().map(|policy| policy.name_any()).unwrap_or_default();
-    let selected = latest.map(|(_, index)| content(ctx, key, index)).unwrap_or_default();
+    let selected = match latest {
+        _ if context.external => live.to_vec(),
+        Some((_, index)) => content(ctx, key, index),
+        None => Vec::new(),
+    };
     let world = World {
         context,
         policy: policy.as_ref().map(|policy| PolicyView {
@@ -206,7 +203,9 @@ fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Op
         group_content: &|index| content(ctx, key, index),
         previous: &previous,
     };
-    Some(rollup::roll_up(&world))
+    let mut status = rollup::roll_up(&world);
+    mirror::carry::<S>(placement, &mut status);
+    Some(status)
 }
 
 fn rollup_context<'a, S: Scope>(
@@ -238,37 +237,27 @@ fn index_of<S: Scope>(ctx: &Context<S>, placement: &Key, snapshot: &str) -> Stri
 
 /// What the group with this index holds, in order.
 fn content<S: Scope>(ctx: &Context<S>, placement: &Key, index: &str) -> Vec<ResourceIdentifier> {
-    let mut group: Vec<Arc<S::ResourceSnapshot>> = ctx.family.snapshots_of.get(placement);
-    group.retain(|s| s.labels().get(labels::RESOURCE_INDEX).is_some_and(|own| own == index));
-    let position = |s: &Arc<S::ResourceSnapshot>| {
-        let text = s.annotations().get(annotations::SUBINDEX_OF_RESOURCE_SNAPSHOT);
-        text.and_then(|text| text.parse::<usize>().ok())
-    };
-    group.sort_by_key(position);
-    let resources = group.iter().flat_map(|s| &s.spec().selected_resources);
-    let identify = |text: &RawJson| Some(ObjectId::of(text).ok()?.to_identifier());
-    resources.filter_map(identify).collect()
+    let held = ctx.group_content(placement, index);
+    held.iter().map(ObjectId::to_identifier).collect()
 }
 
 /// Events for what has become true, or false, for this generation.
-fn announce<S: Scope>(ctx: &Context<S>, placement: &S::Placement, before: &PlacementStatus, after: &PlacementStatus) {
+fn announce<S: Scope>(
+    ctx: &Context<S>,
+    placement: &S::Placement,
+    news: &[Step],
+    before: &PlacementStatus,
+    after: &PlacementStatus,
+) {
     let context = rollup_context::<S>(placement, None, 0, ctx.now());
-    for step in rollup::newly_true(&context, &before.conditions, &after.conditions) {
-        if let Some(event) = PlacementEvent::succeeded(step) {
-            ctx.tell(placement, &event);
-        }
+    for event in news.iter().filter_map(|step| PlacementEvent::succeeded(*step)) {
+        ctx.tell(placement, &event);
     }
-    let completed = |status: &PlacementStatus| rollup::is_completed(&context, &status.conditions);
-    if completed(after) && !completed(before) {
+    if !news.is_empty() && rollup::is_completed(&context, &after.conditions) {
         tracing::info!(generation = context.generation, "Placement completed");
         ctx.tell(placement, &PlacementEvent::Completed);
     }
-    let unmet = rollup::first_unmet(&context, &after.conditions);
-    // The other steps are false for a moment in every rollout, which is no news.
-    if let Some((step @ (Step::Scheduled | Step::Overridden | Step::WorkSynchronized), Some(condition))) = unmet
-        && Status::of(condition) == Status::False
-        && !conditions::is_false(&before.conditions, &condition.type_, context.generation)
-    {
-        ctx.tell(placement, &PlacementEvent::failed(step, condition.message.clone()));
+    for (step, message) in rollup::failures(&context, before, after) {
+        ctx.tell(placement, &PlacementEvent::failed(step, message));
     }
 }

@@ -15,6 +15,7 @@ use fleet_api::{
         self,
         binding::{RolloutStarted, WorkSynchronized},
     },
+    events::Event as _,
     finalizers,
     names::ClusterName,
     placement::{BindingState, DeletePropagationPolicy, Scope},
@@ -36,12 +37,17 @@ use crate::{
     writer::Part,
 };
 
+#[cfg(test)]
+pub(crate) use self::status::write as write_status;
+
 /// What the work generator remembers.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// Since when each binding's Works have the content that they have.
     clocks: Mutex<HashMap<Key, ContentClock>>,
     renderings: render::Cache,
+    /// The last complaint about each binding.
+    told: Mutex<HashMap<Key, String>>,
 }
 
 /// What a binding's Works depend on.
@@ -83,6 +89,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     let Some(binding) = ctx.family.bindings.get(key) else {
         ctx.started.lock().remove(key);
         ctx.work.clocks.lock().remove(key);
+        ctx.work.told.lock().remove(key);
         return Ok(Next::Wait);
     };
     let Some(placement) = parent(&*binding) else {
@@ -122,9 +129,24 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     // Of this generation only: Works of the content before say nothing about the one that came meanwhile.
     let generation = binding.meta().generation.unwrap_or_default();
     status::write(ctx, key, &placement, &cluster, generation, outcome.as_ref().err()).await?;
+    complain::<S>(ctx, &binding, &cluster, outcome.as_ref().err());
     match outcome {
         Err(failure) if failure.recovery() == Recovery::Retry => Err(Error::NotYet(failure.to_string())),
         _ => Ok(Next::Wait),
+    }
+}
+
+/// An Event for the failure that has one, once: the pass is repeated until somebody has acted.
+fn complain<S: Scope>(ctx: &Context<S>, binding: &S::Binding, cluster: &ClusterName, failure: Option<&Failure>) {
+    let key = Key::of(binding);
+    let event = failure.and_then(|failure| failure.event(&cluster.namespace()));
+    let mut told = ctx.work.told.lock();
+    let Some(event) = event else {
+        told.remove(&key);
+        return;
+    };
+    if told.insert(key, event.message()).as_ref() != Some(&event.message()) {
+        tell(&ctx.shared.events, Context::<S>::scope(), binding, &event);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
 
 /// Writes the status that the binding should have, if it differs. It is made when the turn has come, so that a member
 /// that answers quickly saves a write.
-pub(super) async fn write<S: Scope>(
+pub(crate) async fn write<S: Scope>(
     ctx: &Context<S>,
     key: &Key,
     placement: &Key,

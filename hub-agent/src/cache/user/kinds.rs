@@ -1,0 +1,319 @@
+//! Which kinds the hub serves, also those that come later.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use fleet_core::selection::{ObjectId, apis::Apis};
+use fleet_runtime::{
+    cache::{Selection, Store, plain},
+    logs,
+};
+use kube::{
+    Api, Client, Resource,
+    core::{ApiResource, ClusterResourceScope, ObjectMeta},
+    discovery::{Discovery, Scope, verbs},
+};
+use serde::Deserialize;
+use tokio::{select, time::sleep};
+
+use super::UserResources;
+
+/// A new CRD shows up in several changes, and in what the hub says it serves a moment after it is established.
+const SETTLE: Duration = Duration::from_millis(100);
+/// The longest pause between two questions about a kind that should be served by now.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Group, version and kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Gvk {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) kind: String,
+}
+
+impl Gvk {
+    pub(super) fn new(group: &str, version: &str, kind: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        }
+    }
+
+    pub(super) fn of(object: &ObjectId) -> Self {
+        Self::new(&object.group, &object.version, &object.kind)
+    }
+
+    pub(super) fn namespace() -> Self {
+        Self::new("", "v1", "Namespace")
+    }
+}
+
+impl From<&ApiResource> for Gvk {
+    fn from(api: &ApiResource) -> Self {
+        Self::new(&api.group, &api.version, &api.kind)
+    }
+}
+
+/// What the hub serves.
+#[derive(Clone, Default)]
+pub(super) struct Kinds {
+    /// Every version that can be watched.
+    pub(super) served: BTreeMap<Gvk, Served>,
+    /// The preferred version of each namespaced kind that may be placed.
+    pub(super) namespaced: BTreeSet<Gvk>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Served {
+    pub(super) api: ApiResource,
+    pub(super) cluster_scoped: bool,
+}
+
+impl Kinds {
+    /// Asks the hub.
+    pub(super) async fn discover(client: &Client, apis: &Apis) -> kube::Result<Self> {
+        let found = match Discovery::new(client.clone()).run_aggregated().await {
+            Ok(found) => found,
+            Err(_) => Discovery::new(client.clone()).run().await?,
+        };
+        let mut kinds = Self::default();
+        for group in found.groups() {
+            let versions: BTreeSet<&str> = group.versions().collect();
+            for version in versions {
+                for (api, can) in group.versioned_resources(version) {
+                    if can.supports_operation(verbs::LIST) && can.supports_operation(verbs::WATCH) {
+                        let cluster_scoped = can.scope == Scope::Cluster;
+                        kinds.served.insert(Gvk::from(&api), Served { api, cluster_scoped });
+                    }
+                }
+            }
+            // The group's preferred version, but for kinds that are not in it: of envelopes there is no `v1`.
+            let recommended = group.recommended_resources().into_iter();
+            let mut seen = BTreeSet::new();
+            for (api, _) in recommended.chain(group.resources_by_stability()) {
+                if !seen.insert(api.kind.clone()) {
+                    continue;
+                }
+                let gvk = Gvk::from(&api);
+                let placeable = apis.is_enabled(&gvk.group, &gvk.version, &gvk.kind);
+                if placeable && kinds.served.get(&gvk).is_some_and(|served| !served.cluster_scoped) {
+                    kinds.namespaced.insert(gvk);
+                }
+            }
+        }
+        Ok(kinds)
+    }
+
+    /// The kinds that are not served alike.
+    pub(super) fn difference(&self, other: &Self) -> BTreeSet<Gvk> {
+        let all = self.served.keys().chain(other.served.keys());
+        let differs = |gvk: &&Gvk| {
+            self.served.get(gvk) != other.served.get(gvk)
+                || self.namespaced.contains(*gvk) != other.namespaced.contains(*gvk)
+        };
+        all.filter(differs).cloned().collect()
+    }
+}
+
+/// A CustomResourceDefinition, as far as it matters here.
+#[derive(Clone, Debug, Deserialize)]
+struct Definition {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    spec: DefinitionSpec,
+    #[serde(default)]
+    status: DefinitionStatus,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct DefinitionSpec {
+    group: String,
+    names: Names,
+    versions: Vec<Version>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Names {
+    kind: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Version {
+    name: String,
+    served: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct DefinitionStatus {
+    #[serde(default)]
+    conditions: Vec<Said>,
+}
+
+/// A condition; a definition's may lack what others have.
+#[derive(Clone, Debug, Deserialize)]
+struct Said {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+impl Definition {
+    /// What the hub serves because of it.
+    fn kinds(&self) -> Vec<Gvk> {
+        let established = |condition: &Said| condition.type_ == "Established" && condition.status == "True";
+        if self.metadata.deletion_timestamp.is_some() || !self.status.conditions.iter().any(established) {
+            return Vec::new();
+        }
+        let DefinitionSpec { group, names, versions } = &self.spec;
+        let served = versions.iter().filter(|version| version.served);
+        served
+            .map(|version| Gvk::new(group, &version.name, &names.kind))
+            .collect()
+    }
+}
+
+/// An APIService: whenever one changes, the hub may serve other kinds.
+#[derive(Clone, Debug, Deserialize)]
+struct Service {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+macro_rules! resource {
+    ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal) => {
+        impl Resource for $name {
+            type DynamicType = ();
+            type Scope = ClusterResourceScope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                $kind.into()
+            }
+
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                $group.into()
+            }
+
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                $version.into()
+            }
+
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+resource!(
+    Definition,
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions"
+);
+resource!(Service, "apiregistration.k8s.io", "v1", "APIService", "apiservices");
+
+impl UserResources {
+    /// Keeps what is known of the hub's kinds up to date. Never ends.
+    pub(crate) async fn follow_kinds(&self) {
+        let client = self.client();
+        let definitions = Store::<Definition>::new("customresourcedefinitions");
+        let services = Store::<Service>::new("apiservices");
+        let watches = async {
+            let (all, every) = (Api::all(client.clone()), Api::all(client.clone()));
+            tokio::join!(
+                definitions.clone().watch(all, Selection::default(), plain),
+                services.clone().watch(every, Selection::default(), plain),
+            )
+        };
+        let follow = async {
+            tokio::join!(definitions.synced(), services.synced());
+            let (mut defined, mut served) = (definitions.subscribe(), services.subscribe());
+            let mut pause = SETTLE;
+            loop {
+                sleep(pause).await;
+                while defined.try_next().is_some() || served.try_next().is_some() {}
+                if let Err(error) = self.refresh().await {
+                    tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
+                    pause = (pause * 2).min(PAUSE_MAX);
+                    continue;
+                }
+                let expected = definitions.all().into_iter().flat_map(|definition| definition.kinds());
+                pause = if self.serves_all(expected) {
+                    select! {
+                        _ = defined.next() => {}
+                        _ = served.next() => {}
+                    }
+                    SETTLE
+                } else {
+                    (pause * 2).min(PAUSE_MAX)
+                };
+            }
+        };
+        tokio::join!(watches, follow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_is_served_once_it_is_established() {
+        let make = |established: &str| -> Definition {
+            serde_json::from_value(json!({
+                "metadata": { "name": "widgets.example.com" },
+                "spec": {
+                    "group": "example.com",
+                    "names": { "kind": "Widget", "plural": "widgets" },
+                    "versions": [{ "name": "v1", "served": true }, { "name": "v1alpha1", "served": false }],
+                },
+                "status": { "conditions": [{ "type": "Established", "status": established }] },
+            }))
+            .unwrap()
+        };
+        assert_eq!(make("True").kinds(), [Gvk::new("example.com", "v1", "Widget")]);
+        assert!(make("False").kinds().is_empty());
+    }
+
+    #[test]
+    fn kinds_differ_by_what_is_served_and_by_what_is_preferred() {
+        let kind = |version: &str| {
+            let api = ApiResource {
+                group: "g".into(),
+                version: version.into(),
+                api_version: format!("g/{version}"),
+                kind: "K".into(),
+                plural: "ks".into(),
+            };
+            let served = Served {
+                api,
+                cluster_scoped: false,
+            };
+            (Gvk::new("g", version, "K"), served)
+        };
+        let one = Kinds {
+            served: [kind("v1")].into(),
+            namespaced: [Gvk::new("g", "v1", "K")].into(),
+        };
+        let two = Kinds {
+            served: [kind("v1"), kind("v2")].into(),
+            namespaced: [Gvk::new("g", "v2", "K")].into(),
+        };
+        assert!(one.difference(&one).is_empty());
+        let both = [Gvk::new("g", "v1", "K"), Gvk::new("g", "v2", "K")];
+        assert_eq!(one.difference(&two), BTreeSet::from(both));
+    }
+}

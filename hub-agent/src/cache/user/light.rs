@@ -1,0 +1,107 @@
+//! An object of any kind, without its content.
+
+use std::borrow::Cow;
+
+use fleet_core::selection::{Object, ObjectId};
+use kube::{
+    Resource, ResourceExt as _,
+    core::{ApiResource, DynamicResourceScope, ObjectMeta},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::kinds::Gvk;
+
+/// Metadata, and what else selection asks for.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Light {
+    #[serde(default)]
+    pub(super) metadata: ObjectMeta,
+    /// Of a Secret its type; nothing that other kinds call so is read.
+    #[serde(default, rename = "type")]
+    type_: Option<Value>,
+}
+
+impl Light {
+    /// Leaves out what nobody asks for.
+    pub(super) fn prune(&mut self) {
+        self.metadata.managed_fields = None;
+        if !matches!(self.type_, Some(Value::String(_))) {
+            self.type_ = None;
+        }
+    }
+
+    /// As selection sees it.
+    pub(super) fn object(&self, gvk: &Gvk) -> Object {
+        let secret_type = self
+            .type_
+            .as_ref()
+            .and_then(Value::as_str)
+            .filter(|_| gvk.kind == "Secret");
+        Object {
+            id: ObjectId {
+                group: gvk.group.clone(),
+                version: gvk.version.clone(),
+                kind: gvk.kind.clone(),
+                namespace: self.metadata.namespace.clone().unwrap_or_default(),
+                name: self.name_any(),
+            },
+            labels: self.metadata.labels.clone().unwrap_or_default(),
+            deleting: self.metadata.deletion_timestamp.is_some(),
+            owned: self
+                .metadata
+                .owner_references
+                .as_ref()
+                .is_some_and(|list| !list.is_empty()),
+            secret_type: secret_type.unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// What a change must touch to matter. A kind that counts generations does so for its spec and not for its status;
+    /// of the others every version counts.
+    pub(super) fn content(&self) -> impl PartialEq {
+        let m = &self.metadata;
+        let version = m.generation.is_none().then(|| m.resource_version.clone());
+        let words = (m.labels.clone(), m.annotations.clone());
+        (
+            m.uid.clone(),
+            m.generation,
+            version,
+            words,
+            m.deletion_timestamp.is_some(),
+        )
+    }
+}
+
+impl Resource for Light {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(api: &ApiResource) -> Cow<'_, str> {
+        api.kind.as_str().into()
+    }
+
+    fn group(api: &ApiResource) -> Cow<'_, str> {
+        api.group.as_str().into()
+    }
+
+    fn version(api: &ApiResource) -> Cow<'_, str> {
+        api.version.as_str().into()
+    }
+
+    fn api_version(api: &ApiResource) -> Cow<'_, str> {
+        api.api_version.as_str().into()
+    }
+
+    fn plural(api: &ApiResource) -> Cow<'_, str> {
+        api.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

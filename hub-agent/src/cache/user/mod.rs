@@ -1,0 +1,440 @@
+//! Users' own objects, of any kind: watched while a placement asks for the kind, kept as metadata, and read in full only
+//! when they are put into a snapshot.
+//!
+//! Runs on the leader. [`UserResources::view`] answers what selection asks; [`UserResources::content`] gives the texts;
+//! [`UserResources::listen`] tells which objects changed, and which placements name kinds that came or went.
+
+mod content;
+mod kinds;
+mod light;
+mod view;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use fleet_api::{
+    names::Scope,
+    placement::{ResourceSelector, SelectionScope},
+    raw::RawJson,
+};
+use fleet_core::selection::{self, KindInfo, Object, ObjectId, apis::Apis};
+use fleet_runtime::{
+    Key,
+    cache::{self, Index, Store},
+};
+use kube::{Api, Client};
+use parking_lot::{Mutex, RwLock};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+pub(crate) use self::view::View;
+use self::{
+    content::Texts,
+    kinds::{Gvk, Kinds, Served},
+    light::Light,
+};
+
+/// An API that does not list in this time does not hold up the placements that could do without it.
+const SYNC_WAIT: Duration = Duration::from_secs(10);
+/// How often an unknown kind may make us ask which kinds there are, until the watch of CRDs has told.
+const DISCOVERY_PAUSE: Duration = Duration::from_secs(2);
+/// How long a kind that no placement asks for stays watched: a placement that is made again soon need not list it anew.
+const LINGER: Duration = Duration::from_mins(5);
+
+/// A placement of either scope.
+pub(crate) type Owner = (Scope, Key);
+
+/// What changed.
+#[derive(Debug, Clone)]
+pub(crate) enum Touched {
+    /// An object: as it was, as it is, or both.
+    Object(Vec<Object>),
+    /// The kinds that this placement names, or that are in its namespaces, are others than before.
+    Kinds(Owner),
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct UserResources(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    apis: Apis,
+    kinds: RwLock<Kinds>,
+    asked: Mutex<Option<Instant>>,
+    needs: Mutex<HashMap<Owner, Needs>>,
+    watched: Mutex<HashMap<Gvk, Watched>>,
+    texts: Mutex<HashMap<Owner, Texts>>,
+    listeners: Mutex<Vec<mpsc::UnboundedSender<Touched>>>,
+    sweeps: Mutex<JoinSet<()>>,
+}
+
+/// The kinds that a placement looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Needs {
+    named: BTreeSet<Gvk>,
+    /// Every namespaced kind too, for it takes whole namespaces.
+    whole: bool,
+}
+
+impl Needs {
+    fn new(namespace: Option<&str>, selectors: &[ResourceSelector]) -> Self {
+        let takes_all = |s: &ResourceSelector| s.selection_scope == SelectionScope::NamespaceWithResources;
+        let mut named: BTreeSet<Gvk> = selectors
+            .iter()
+            .map(|s| Gvk::new(&s.group, &s.version, &s.kind))
+            .collect();
+        if named.contains(&Gvk::new("", "v1", "Endpoints")) {
+            // Those that belong to a Service are not selected.
+            named.insert(Gvk::new("", "v1", "Service"));
+        }
+        Self {
+            named,
+            whole: namespace.is_none() && selectors.iter().any(|s| is_namespace(s) && takes_all(s)),
+        }
+    }
+
+    fn kinds(&self, kinds: &Kinds) -> BTreeSet<Gvk> {
+        let mut all = self.named.clone();
+        if self.whole {
+            all.extend(kinds.namespaced.iter().cloned());
+        }
+        all
+    }
+}
+
+#[derive(Clone)]
+struct Watched {
+    store: Store<Light>,
+    by_namespace: Index<Light, String>,
+    /// Since when no placement has asked for it.
+    unused: Option<Instant>,
+    /// The watch ends with the last of these.
+    _tasks: Arc<JoinSet<()>>,
+}
+
+impl Watched {
+    /// Waits until all objects are known, or it is known why not.
+    async fn settled(&self) {
+        let mut state = self.store.state();
+        let fails = state.wait_for(|state| matches!(state, cache::State::Failing { .. }));
+        tokio::select! {
+            () = self.store.synced() => {}
+            _ = fails => {}
+        }
+    }
+
+    /// Why its objects are not known.
+    fn failure(&self) -> Option<String> {
+        match &*self.store.state().borrow() {
+            cache::State::Failing { message, .. } if !self.store.is_synced() => Some(message.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl UserResources {
+    pub(crate) fn new(client: Client, apis: Apis) -> Self {
+        Self(Arc::new(Inner {
+            client,
+            apis,
+            kinds: RwLock::default(),
+            asked: Mutex::default(),
+            needs: Mutex::default(),
+            watched: Mutex::default(),
+            texts: Mutex::default(),
+            listeners: Mutex::default(),
+            sweeps: Mutex::default(),
+        }))
+    }
+
+    fn client(&self) -> Client {
+        self.0.client.clone()
+    }
+
+    /// Every change of a watched kind, from now on.
+    pub(crate) fn listen(&self) -> mpsc::UnboundedReceiver<Touched> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.0.listeners.lock().push(sender);
+        receiver
+    }
+
+    /// Stops all watches.
+    pub(crate) fn stop(&self) {
+        self.0.sweeps.lock().abort_all();
+        self.0.watched.lock().clear();
+    }
+
+    /// Whether objects of this kind have no namespace; none if the hub does not know the kind.
+    pub(crate) fn is_cluster_scoped(&self, object: &ObjectId) -> Option<bool> {
+        self.served(&Gvk::of(object)).map(|served| served.cluster_scoped)
+    }
+
+    fn served(&self, gvk: &Gvk) -> Option<Served> {
+        self.0.kinds.read().served.get(gvk).cloned()
+    }
+
+    /// Whether the hub says of all of these that it serves them.
+    fn serves_all(&self, expected: impl IntoIterator<Item = Gvk>) -> bool {
+        let kinds = self.0.kinds.read();
+        expected.into_iter().all(|gvk| kinds.served.contains_key(&gvk))
+    }
+
+    /// Asks which kinds there are, unless that is known.
+    pub(crate) async fn discover(&self) -> kube::Result<()> {
+        if self.0.asked.lock().is_none() {
+            self.refresh().await?;
+        }
+        Ok(())
+    }
+
+    /// Asks which kinds there are. Ends the watches of those that are gone, and wakes whom the difference concerns.
+    async fn refresh(&self) -> kube::Result<()> {
+        let now = Kinds::discover(&self.0.client, &self.0.apis).await?;
+        *self.0.asked.lock() = Some(Instant::now());
+        let (changed, vanished) = {
+            let mut kinds = self.0.kinds.write();
+            let changed = kinds.difference(&now);
+            let vanished: Vec<Gvk> = changed
+                .iter()
+                .filter(|gvk| !now.served.contains_key(gvk))
+                .cloned()
+                .collect();
+            // What was placeable in namespaces, or is now.
+            let namespaced = changed
+                .iter()
+                .any(|gvk| kinds.namespaced.contains(gvk) || now.namespaced.contains(gvk));
+            *kinds = now;
+            ((changed, namespaced), vanished)
+        };
+        self.0.watched.lock().retain(|gvk, _| !vanished.contains(gvk));
+        let (changed, namespaced) = changed;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let concerned =
+            |needs: &Needs| needs.whole && namespaced || needs.named.iter().any(|gvk| changed.contains(gvk));
+        let owners: Vec<Owner> = {
+            let needs = self.0.needs.lock();
+            let found = needs.iter().filter(|(_, needs)| concerned(needs));
+            found.map(|(owner, _)| owner.clone()).collect()
+        };
+        for owner in owners {
+            self.0.tell(&Touched::Kinds(owner));
+        }
+        Ok(())
+    }
+
+    /// What these selectors of `owner` may look at. Starts the watches that they need, and waits for them.
+    ///
+    /// `placed` gives the objects that are placed already. A kind that the hub does not list is left out of whole
+    /// namespaces if none of them is of it: leaving one out that is placed would delete it on members.
+    pub(crate) async fn view(
+        &self,
+        owner: &Owner,
+        selectors: &[ResourceSelector],
+        placed: impl FnOnce() -> Vec<ObjectId>,
+    ) -> kube::Result<View> {
+        self.discover().await?;
+        let namespace = owner.1.namespace();
+        let needs = Needs::new(namespace, selectors);
+        let before = self.0.needs.lock().insert(owner.clone(), needs.clone());
+        let recently = self.0.asked.lock().is_some_and(|at| at.elapsed() < DISCOVERY_PAUSE);
+        if !recently && !self.serves_all(needs.named.iter().cloned()) {
+            self.refresh().await?;
+        }
+        let wanted = needs.kinds(&self.0.kinds.read());
+        let watched = self.watch(&wanted);
+        if before.is_some_and(|before| before != needs) {
+            self.sweep();
+        }
+        let settled = futures::future::join_all(watched.values().map(Watched::settled));
+        let _ = timeout(SYNC_WAIT, settled).await;
+        let fails = watched.values().any(|watched| watched.failure().is_some());
+        let placed = if fails { placed() } else { Vec::new() };
+        let placed: BTreeSet<Gvk> = placed.iter().map(Gvk::of).collect();
+        Ok(self.collect(namespace, selectors, &needs, &watched, &placed))
+    }
+
+    fn collect(
+        &self,
+        namespace: Option<&str>,
+        selectors: &[ResourceSelector],
+        needs: &Needs,
+        watched: &BTreeMap<Gvk, Watched>,
+        placed: &BTreeSet<Gvk>,
+    ) -> View {
+        let kinds = self.0.kinds.read();
+        let mut view = View::default();
+        if needs.whole {
+            view.namespaced = kinds.namespaced.iter().cloned().collect();
+        }
+        // A superset of the namespaces that can matter: selecting looks closer.
+        let namespaces: Vec<String> = match namespace {
+            Some(namespace) => vec![namespace.to_owned()],
+            None => namespaces(selectors, watched),
+        };
+        for (gvk, watched) in watched {
+            let Some(served) = kinds.served.get(gvk) else { continue };
+            let spared = watched
+                .failure()
+                .filter(|_| !needs.named.contains(gvk) && !placed.contains(gvk));
+            if let Some(failure) = &spared {
+                view.left_out.push(format!("{} ({failure})", served.api.plural));
+            }
+            let info = KindInfo {
+                plural: served.api.plural.clone(),
+                cluster_scoped: served.cluster_scoped,
+                synced: watched.store.is_synced() || spared.is_some(),
+            };
+            view.kinds.insert(gvk.clone(), info);
+            let found = if served.cluster_scoped {
+                watched.store.all()
+            } else {
+                namespaces.iter().flat_map(|ns| watched.by_namespace.get(ns)).collect()
+            };
+            view.objects
+                .insert(gvk.clone(), found.iter().map(|light| light.object(gvk)).collect());
+        }
+        view
+    }
+
+    /// The Namespace of this name, if namespaces are watched.
+    pub(crate) fn namespace(&self, name: &str) -> Option<Object> {
+        let watched = self.0.watched.lock().get(&Gvk::namespace()).cloned()?;
+        let found = watched.store.get(&Key::cluster(name))?;
+        Some(found.object(&Gvk::namespace()))
+    }
+
+    /// A placement that is gone asks for nothing any more.
+    pub(crate) fn release(&self, owner: &Owner) {
+        self.0.texts.lock().remove(owner);
+        if self.0.needs.lock().remove(owner).is_some() {
+            self.sweep();
+        }
+    }
+
+    /// Ends the watches that nobody has asked for in a while.
+    fn sweep(&self) {
+        let needed: BTreeSet<Gvk> = {
+            let (needs, kinds) = (self.0.needs.lock(), self.0.kinds.read());
+            let whole = needs.values().any(|needs| needs.whole).then_some(&kinds.namespaced);
+            let named = needs.values().flat_map(|needs| &needs.named);
+            named.chain(whole.into_iter().flatten()).cloned().collect()
+        };
+        let now = Instant::now();
+        let mut began = false;
+        self.0.watched.lock().retain(|gvk, watched| {
+            if needed.contains(gvk) {
+                watched.unused = None;
+                return true;
+            }
+            began |= watched.unused.is_none();
+            let since = *watched.unused.get_or_insert(now);
+            now.duration_since(since) < LINGER
+        });
+        if began {
+            let weak = Arc::downgrade(&self.0);
+            let mut sweeps = self.0.sweeps.lock();
+            while sweeps.try_join_next().is_some() {}
+            sweeps.spawn(async move {
+                sleep(LINGER).await;
+                if let Some(inner) = weak.upgrade() {
+                    Self(inner).sweep();
+                }
+            });
+        }
+    }
+
+    fn watch(&self, needed: &BTreeSet<Gvk>) -> BTreeMap<Gvk, Watched> {
+        let kinds = self.0.kinds.read();
+        let mut watched = self.0.watched.lock();
+        let mut found = BTreeMap::new();
+        for gvk in needed {
+            let Some(served) = kinds.served.get(gvk) else { continue };
+            let entry = watched
+                .entry(gvk.clone())
+                .or_insert_with(|| self.start(gvk.clone(), served));
+            entry.unused = None;
+            found.insert(gvk.clone(), entry.clone());
+        }
+        found
+    }
+
+    fn start(&self, gvk: Gvk, served: &Served) -> Watched {
+        let mut builder = Store::<Light>::builder("selected resources").prune(Light::prune);
+        let by_namespace = builder.index(|light: &Light| light.metadata.namespace.iter().cloned().collect());
+        let store = builder.build();
+        let mut tasks = JoinSet::new();
+        let api = Api::<Light>::all_with(self.client(), &served.api);
+        tasks.spawn(store.clone().watch(api, cache::Selection::default(), cache::plain));
+        let (inner, mut changes) = (Arc::downgrade(&self.0), store.subscribe());
+        tasks.spawn(async move {
+            loop {
+                let change = changes.next().await;
+                let Some(inner) = inner.upgrade() else { return };
+                if change.differs(Light::content) {
+                    let sides = change.old.iter().chain(&change.new);
+                    inner.tell(&Touched::Object(sides.map(|light| light.object(&gvk)).collect()));
+                }
+            }
+        });
+        Watched {
+            store,
+            by_namespace,
+            unused: None,
+            _tasks: Arc::new(tasks),
+        }
+    }
+
+    /// The version of an object, as the watch has it.
+    fn version(&self, gvk: &Gvk, key: &Key) -> Option<String> {
+        let watched = self.0.watched.lock().get(gvk).cloned()?;
+        watched.store.get(key)?.metadata.resource_version.clone()
+    }
+
+    fn known_text(&self, owner: &Owner, object: &ObjectId) -> Option<(String, RawJson)> {
+        self.0.texts.lock().get(owner)?.get(object).cloned()
+    }
+
+    fn keep_texts(&self, owner: &Owner, texts: Texts) {
+        self.0.texts.lock().insert(owner.clone(), texts);
+    }
+}
+
+impl Inner {
+    fn tell(&self, touched: &Touched) {
+        self.listeners
+            .lock()
+            .retain(|listener| listener.send(touched.clone()).is_ok());
+    }
+}
+
+fn namespaces(selectors: &[ResourceSelector], watched: &BTreeMap<Gvk, Watched>) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for selector in selectors.iter().filter(|s| is_namespace(s)) {
+        if !selector.name.is_empty() {
+            names.insert(selector.name.clone());
+            continue;
+        }
+        let gvk = Gvk::namespace();
+        let all = watched.get(&gvk).map(|w| w.store.all()).unwrap_or_default();
+        let touched = |object: &Object| {
+            let selector = std::slice::from_ref(selector);
+            selection::touches(Scope::Cluster, selector, object, None)
+        };
+        let objects = all.iter().map(|light| light.object(&gvk));
+        names.extend(objects.filter(touched).map(|object| object.id.name));
+    }
+    names.into_iter().collect()
+}
+
+fn is_namespace(selector: &ResourceSelector) -> bool {
+    selector.group.is_empty() && selector.version == "v1" && selector.kind == "Namespace"
+}
