@@ -7,6 +7,7 @@
 mod entry;
 mod fold;
 mod mirror;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 pub use entry::{BindingView, Entry, bindings_by_cluster, entry, unplaced};
 pub use fold::{Counts, External, conditions, external};
 pub use mirror::{mirrored, recorded_namespace, target_namespace};
+pub use standing::{Standing, standing};
 
 /// What a whole placement status may have. etcd takes 1.5 MiB for the object; the rest is for spec, metadata and
 /// `selectedResources`.

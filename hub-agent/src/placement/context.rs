@@ -8,7 +8,7 @@ use fleet_api::{
     events::{Event, EventType, PlacementEvent},
     labels,
     names::{PlacementKey, Scope as ScopeName},
-    placement::{PlacementScope, Scope},
+    placement::{PlacementScope, ResourceIdentifier, Scope},
 };
 use fleet_core::{selection::Rules, snapshot::delay::Flags};
 use fleet_runtime::{
@@ -39,7 +39,7 @@ pub(crate) struct Inner<S: Scope> {
     pub(crate) shared: Shared,
     pub(crate) queues: Queues,
     /// What became of each placement's selectors, for the roll-up. Empty after a restart: nothing is judged before.
-    pub(crate) selections: Mutex<HashMap<Key, Selected>>,
+    pub(crate) selections: Mutex<HashMap<Key, Judged>>,
     /// The generation of each binding for which the rollout was started by this process.
     pub(crate) started: Mutex<HashMap<Key, i64>>,
     pub(crate) scheduler: crate::scheduler::Memory,
@@ -80,11 +80,20 @@ pub(crate) struct Queues {
     pub(crate) rollup: Queue<Key>,
 }
 
+/// What became of a placement's selectors, for one generation of it. Nothing is said about a generation before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub(crate) generation: i64,
+    pub(crate) selected: Selected,
+}
+
 /// What became of a placement's selectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selected {
     /// They select something, or nothing: the snapshot tells.
     Valid,
+    /// An update run will make the snapshot; this is what it would hold.
+    External(Vec<ResourceIdentifier>),
     /// The user has to change them.
     Invalid(InvalidSelection),
 }

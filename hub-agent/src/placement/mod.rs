@@ -11,11 +11,15 @@
 
 pub(crate) mod context;
 mod delete;
+pub(crate) mod metrics;
 pub(crate) mod rollup;
 mod select;
 mod snapshots;
 
-use fleet_api::{finalizers, placement::Scope};
+use fleet_api::{
+    finalizers,
+    placement::{RolloutStrategyType, Scope},
+};
 use fleet_core::selection;
 use fleet_runtime::{
     Key,
@@ -26,7 +30,7 @@ use kube::{Resource as _, ResourceExt as _, core::object::HasSpec as _};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use self::context::{Context, Error, Selected};
+use self::context::{Context, Error, Judged, Selected};
 pub(crate) use self::delete::delete;
 use crate::{cache::family::parent, cache::user::Touched, rollout, scheduler, work, writer::Part};
 
@@ -191,26 +195,42 @@ async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
         Ok(selected) => selected,
         Err(invalid) => {
             hold(ctx, key, &[finalizers::PLACEMENT]).await?;
-            judge(ctx, key, &Selected::Invalid(invalid));
+            judge(ctx, key, &placement, Selected::Invalid(invalid));
             return Ok(Next::Wait);
         }
     };
     // The owner reference covers a placement that is deleted before the finalizers are there.
+    let external = placement.spec().rollout_type() == RolloutStrategyType::External;
     let (held, policy, resources) = tokio::join!(
         hold(ctx, key, &[finalizers::PLACEMENT, finalizers::SCHEDULER]),
         snapshots::policy(ctx, key, &placement),
-        snapshots::resources(ctx, key, &placement, &selected),
+        async {
+            // Update runs take their own.
+            if external {
+                return Ok(None);
+            }
+            snapshots::resources(ctx, key, &placement, &selected).await
+        },
     );
     held?;
     policy?;
     let wait = resources?;
-    judge(ctx, key, &Selected::Valid);
+    let verdict = if external {
+        Selected::External(selected.objects)
+    } else {
+        Selected::Valid
+    };
+    judge(ctx, key, &placement, verdict);
     Ok(ctx.next(wait))
 }
 
-fn judge<S: Scope>(ctx: &Context<S>, key: &Key, selected: &Selected) {
-    let before = ctx.selections.lock().insert(key.clone(), selected.clone());
-    if before.as_ref() != Some(selected) {
+fn judge<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement, selected: Selected) {
+    let judged = Judged {
+        generation: placement.meta().generation.unwrap_or_default(),
+        selected,
+    };
+    let before = ctx.selections.lock().insert(key.clone(), judged.clone());
+    if before != Some(judged) {
         ctx.queues.rollup.add(key.clone());
     }
 }

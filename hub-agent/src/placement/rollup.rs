@@ -148,9 +148,11 @@ fn turns(before: &[Condition], after: &[Condition]) -> bool {
 
 /// The status that the placement should have; none while nothing can be said.
 fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Option<PlacementStatus> {
-    let selected = ctx.selections.lock().get(key).cloned()?;
-    let previous = placement.status().cloned().unwrap_or_default();
     let generation = placement.meta().generation.unwrap_or_default();
+    let judged = ctx.selections.lock().get(key).cloned();
+    // A word too early would be about selectors that nobody has looked at.
+    let selected = judged.filter(|judged| judged.generation == generation)?.selected;
+    let previous = placement.status().cloned().unwrap_or_default();
     let now = ctx.now();
     if let Selected::Invalid(error) = selected {
         let mut status = previous;
@@ -189,7 +191,10 @@ fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Op
         (binding.meta(), view)
     });
     let name = policy.as_ref().map(|policy| policy.name_any()).unwrap_or_default();
-    let selected = latest.map(|(_, index)| content(ctx, key, index)).unwrap_or_default();
+    let selected = match selected {
+        Selected::External(live) => live,
+        _ => latest.map(|(_, index)| content(ctx, key, index)).unwrap_or_default(),
+    };
     let world = World {
         context,
         policy: policy.as_ref().map(|policy| PolicyView {
@@ -209,7 +214,7 @@ fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Op
     Some(rollup::roll_up(&world))
 }
 
-fn rollup_context<'a, S: Scope>(
+pub(super) fn rollup_context<'a, S: Scope>(
     placement: &S::Placement,
     latest: Option<(&'a str, &'a str)>,
     decisions: usize,

@@ -1,6 +1,10 @@
 //! What a placement selects now, with the texts that a snapshot holds.
 
-use fleet_api::{conditions::selection::InvalidSelection, placement::Scope, raw::RawJson};
+use fleet_api::{
+    conditions::selection::InvalidSelection,
+    placement::{ResourceIdentifier, Scope},
+    raw::RawJson,
+};
 use fleet_core::{
     selection::{self, ObjectId},
     work::envelope::EnvelopeKind,
@@ -12,6 +16,7 @@ use super::context::{Context, Error, key_of};
 
 /// The selected objects, in order.
 pub(super) struct Selection {
+    pub(super) objects: Vec<ResourceIdentifier>,
     pub(super) texts: Vec<RawJson>,
     pub(super) envelopes: usize,
 }
@@ -36,7 +41,12 @@ pub(super) async fn select<S: Scope>(
             "a selected object went away while it was read".to_owned(),
         ));
     };
-    Ok(Ok(Selection { texts, envelopes }))
+    let objects = objects.iter().map(ObjectId::to_identifier).collect();
+    Ok(Ok(Selection {
+        objects,
+        texts,
+        envelopes,
+    }))
 }
 
 fn is_envelope(object: &ObjectId) -> bool {
