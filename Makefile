@@ -14,8 +14,8 @@ FLEET_LOCAL := target/debug/fleet-local
 # The API alone is tested before the agents start, since they would answer to what the tests write.
 # Scenarios wait most of the time, so more of them than cores run at once.
 E2E_THREADS := --test-threads 6
-# These kill and restart what others use, or place onto every member there is: one at a time, with nobody else around.
-BREAKS_THE_FLEET := (binary(membership_faults) + binary(placement) + binary(launcher) + binary(launcher_faults))
+# These kill and restart what others use, or speak of every member there is: one at a time, with nobody else around.
+BREAKS_THE_FLEET := (binary(guides) + binary(membership_faults) + binary(placement_faults) + binary(launcher) + binary(launcher_faults))
 NEXTEST = $(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE)
 
 help: ## this list
@@ -45,7 +45,7 @@ e2e: build $(TOOLS)/bin/cargo-nextest ## scenarios and faults on real control pl
 	@$(NEXTEST) -p fleet-e2e --no-run
 	@$(FLEET_LOCAL) run --members 3 -- bash -euc '$(NEXTEST) -p fleet-e2e -E "binary(api)"; $(FLEET_LOCAL) agents; $(NEXTEST) $(E2E_THREADS) -p fleet-e2e -E "kind(test) - binary(api) - $(BREAKS_THE_FLEET)"'
 	@echo "── tests that break what others share, on a fleet of their own"
-	@$(FLEET_LOCAL) run --members 2 -- bash -euc '$(NEXTEST) -p fleet-e2e -E "binary(launcher) + binary(launcher_faults)"; $(FLEET_LOCAL) agents; $(NEXTEST) -p fleet-e2e -E "binary(placement) + binary(membership_faults)"'
+	@$(FLEET_LOCAL) run --members 2 -- bash -euc '$(NEXTEST) -p fleet-e2e -E "binary(launcher) + binary(launcher_faults)"; $(FLEET_LOCAL) agents; $(NEXTEST) -p fleet-e2e -E "binary(guides) + binary(placement_faults) + binary(membership_faults)"'
 
 bench: need-cargo need-go ## figures, as ratios and request counts
 	@cargo build --locked --profile bench-fast --workspace --bins
