@@ -150,7 +150,7 @@ pub fn available(work: &Work) -> Option<Value> {
     Some(json!({ "conditions": [
         condition(work, "Applied", "True", "WorkAppliedCompleted"),
         condition(work, "Available", "True", "WorkAvailable"),
-    ] }))
+    ], "manifestConditions": [] }))
 }
 
 /// Everything is applied, and not yet available.
@@ -158,7 +158,7 @@ pub fn applied(work: &Work) -> Option<Value> {
     Some(json!({ "conditions": [
         condition(work, "Applied", "True", "WorkAppliedCompleted"),
         condition(work, "Available", "False", "WorkNotAvailableYet"),
-    ] }))
+    ], "manifestConditions": [] }))
 }
 
 /// No word.

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 
 use crate::sample;
 
+/// In the version that the guide shows.
+const KIND: &str = "clusterresourceplacements.v1beta1.placement.kubernetes-fleet.io";
+
 #[test]
 fn a_completed_placement_is_described_as_in_the_guide() {
     scenario("guide-status", |ctx| async move {
@@ -23,7 +26,7 @@ fn a_completed_placement_is_described_as_in_the_guide() {
         let crp = Crp::create(&ctx, "crp-1", &spec).await?;
         crp.until_available("0").await?;
         crp.until_event("PlacementRolloutCompleted").await?;
-        let printed = ctx.kubectl("hub")?.ok(&["describe", "crp", &crp.name]).await?;
+        let printed = ctx.kubectl("hub")?.ok(&["describe", KIND, &crp.name]).await?;
         let names = [
             (crp.name.as_str(), "crp-1"),
             (namespace.as_str(), "test"),

@@ -12,32 +12,11 @@ fn rename(text: &str, names: &[(&str, &str)]) -> String {
     text
 }
 
-/// `kubectl describe`, line by line. Metadata below its heading is what the API server counts; an Event's age is not told
-/// twice the same.
+/// `kubectl describe`, line by line. Metadata below its heading is what the API server counts; how far values are indented
+/// depends on the longest name around them; Events of one second come in any order and of any age.
 pub(crate) fn describes(printed: &str, sample: &str, names: &[(&str, &str)]) -> Result<()> {
-    let mut lines = Vec::new();
-    let (mut in_metadata, mut in_events) = (false, false);
-    for line in rename(printed, names).lines() {
-        let outer = !line.starts_with(' ');
-        if outer {
-            in_metadata = line == "Metadata:";
-            in_events = line == "Events:";
-        }
-        if in_metadata && !outer {
-            continue;
-        }
-        let key = line.trim_start().split_once(':').map(|(key, _)| key);
-        if key == Some("Last Transition Time") {
-            let (head, _) = line.split_once(':').context("it has a colon")?;
-            lines.push(format!("{head}:  <time>"));
-        } else if in_events && !outer {
-            lines.push(event(line));
-        } else {
-            lines.push(line.trim_end().to_owned());
-        }
-    }
-    let expected: Vec<_> = sample.lines().map(str::trim_end).collect();
-    for (n, (found, wanted)) in lines.iter().zip(&expected).enumerate() {
+    let (found, wanted) = (described(&rename(printed, names)), described(sample));
+    for (n, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
         ensure!(
             found == wanted,
             "line {}\nsample: {wanted}\nfound:  {found}\n\n{printed}",
@@ -45,12 +24,39 @@ pub(crate) fn describes(printed: &str, sample: &str, names: &[(&str, &str)]) -> 
         );
     }
     ensure!(
-        lines.len() == expected.len(),
+        found.len() == wanted.len(),
         "{} lines, the sample has {}\n{printed}",
-        lines.len(),
-        expected.len()
+        found.len(),
+        wanted.len()
     );
     Ok(())
+}
+
+fn described(text: &str) -> Vec<String> {
+    let (mut lines, mut events) = (Vec::new(), Vec::new());
+    let mut section = "";
+    for line in text.lines() {
+        if !line.starts_with(' ') {
+            section = line;
+        }
+        match section {
+            "Metadata:" if section != line => {}
+            "Events:" if section != line => events.push(event(line)),
+            _ => lines.push(field(line)),
+        }
+    }
+    events.sort();
+    lines.extend(events);
+    lines
+}
+
+/// A name and its value, two blanks apart.
+fn field(line: &str) -> String {
+    match line.split_once(':') {
+        Some((name, _)) if name.trim_start() == "Last Transition Time" => format!("{name}:  <time>"),
+        Some((name, value)) => format!("{name}:  {}", value.trim()),
+        None => line.trim_end().to_owned(),
+    }
 }
 
 /// Type, reason, source and message of a line of the table of Events.

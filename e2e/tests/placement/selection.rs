@@ -87,13 +87,13 @@ async fn furnish(ctx: &Ctx, namespace: &str) -> Result<()> {
     })
     .await?;
     let slices: Api<EndpointSlice> = Api::namespaced(hub.clone(), namespace);
-    wait::until_list(slices, "the Services' EndpointSlices", |list: &[EndpointSlice]| {
-        list.len() >= 2
+    wait::until_list(slices, "the Service's EndpointSlice", |list: &[EndpointSlice]| {
+        !list.is_empty()
     })
     .await?;
     let endpoints: Api<Endpoints> = Api::namespaced(hub.clone(), namespace);
-    wait::until_list(endpoints, "the Services' Endpoints", |list: &[Endpoints]| {
-        list.len() == 3
+    wait::until_list(endpoints, "the Service's Endpoints", |list: &[Endpoints]| {
+        list.len() == 2
     })
     .await?;
     let maps: Api<ConfigMap> = Api::namespaced(hub, namespace);
