@@ -1,5 +1,7 @@
 //! The end of placements: nothing of them stays, and nothing of others goes.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use fleet_api::placement::{
     ClusterResourceBinding, ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot, ResourceSnapshot,
@@ -132,6 +134,50 @@ fn a_placement_can_be_deleted_at_every_step() {
             crp.until_gone().await?;
         }
         Ok(())
+    });
+}
+
+#[test]
+fn a_placement_can_be_deleted_at_any_moment() {
+    scenario("end-moments", |ctx| async move {
+        let targets = Targets::join(&ctx, 2).await?;
+        let spec = spec(
+            &json!([core_selector("Namespace", &ctx.name("missing"))]),
+            &targets.all(),
+        );
+        let mut going = Vec::new();
+        for n in 0..12 {
+            let crp = Crp::create(&ctx, &format!("crp-{n}"), &spec).await?;
+            // Any moment is what is tested: there is nothing to wait for.
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..80))).await;
+            crp.delete().await?;
+            going.push(crp);
+        }
+        for crp in &going {
+            crp.until_gone().await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_placement_whose_finalizers_were_taken_away_leaves_nothing() {
+    scenario("end-force", |ctx| async move {
+        let targets = Targets::join(&ctx, 2).await?;
+        let spec = spec(
+            &json!([core_selector("Namespace", &ctx.name("missing"))]),
+            &targets.all(),
+        );
+        let crp = Crp::create(&ctx, "crp", &spec).await?;
+        crp.until_available("0").await?;
+        // The agent puts them back when it sees that; whoever is faster.
+        let kubectl = ctx.kubectl("hub")?;
+        let patch = r#"{"metadata":{"finalizers":null}}"#;
+        let take = ["patch", "crp", &crp.name, "--type=merge", "-p", patch];
+        tokio::try_join!(kubectl.ok(&take), async {
+            kubectl.ok(&["delete", "crp", &crp.name, "--wait=false"]).await
+        })?;
+        crp.until_gone().await
     });
 }
 
