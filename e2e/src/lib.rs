@@ -23,12 +23,15 @@ pub mod lock;
 pub mod members;
 pub mod placing;
 pub mod played;
+pub mod placements;
 pub mod process;
 pub mod proxy;
+pub mod refusal;
 pub mod rundir;
 mod scenarios;
 pub mod scripted_member;
 pub mod supervisor;
+pub mod targets;
 pub mod wait;
 
 /// Makes ring the TLS provider of this process. Called before every first use; later calls change nothing.

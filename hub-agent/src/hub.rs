@@ -146,6 +146,8 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     );
     serving_check(&health, current.tls.clone(), &mut tasks);
 
+    let (cluster, namespaced) = (&placements.cluster, &placements.namespaced);
+    placement::metrics::register(&metrics, cluster.placements.clone(), namespaced.placements.clone());
     let leader = Leader {
         client,
         caches,

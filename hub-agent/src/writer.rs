@@ -15,7 +15,7 @@ use fleet_runtime::{
 use http::Request;
 use kube::{
     Client, Resource,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::Request as Path,
 };
 use serde::de::DeserializeOwned;
@@ -323,6 +323,19 @@ impl Writer {
         match answer.await {
             Some(Err(source)) => Err(failed::<K>("delete all", &key, source)),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether the API server has an object, whatever the stores say.
+    pub(crate) async fn exists<K: Written>(&self, key: &Key) -> Result<bool, WriteError> {
+        let request = path::<K>(key)
+            .get(key.name(), &GetParams::default())
+            .map_err(kube::Error::BuildRequest);
+        let answer = async { self.client.request::<serde::de::IgnoredAny>(request?).await };
+        match answer.await {
+            Ok(_) => Ok(true),
+            Err(source) if is_not_found(&source) => Ok(false),
+            Err(source) => Err(failed::<K>("read", key, source)),
         }
     }
 

@@ -8,6 +8,7 @@ mod entry;
 mod fold;
 mod mirror;
 mod pace;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ pub use entry::{BindingView, Entry, bindings_by_cluster, entry, unplaced};
 pub use fold::{Counts, External, conditions, external};
 pub use mirror::{mirrored, recorded_namespace, target_namespace};
 pub use pace::{Due, Pace};
+pub use standing::{Standing, standing};
 
 /// What a whole placement status may have. etcd takes 1.5 MiB for the object; the rest is for spec, metadata and
 /// `selectedResources`.

@@ -329,6 +329,124 @@ fn a_binding_of_an_older_snapshot_is_blocked_or_undecided() {
 }
 
 #[test]
+fn a_cluster_without_binding_is_undecided() {
+    let undecided = "RolloutStarted=Unknown RolloutStartedUnknown: In the process of deciding whether to roll out some \
+                     version of the resources or not";
+    let mut fleet = Fleet::new(&[("a", 5, true)]);
+    let bindings = std::mem::take(&mut fleet.bindings);
+    let status = fleet.rolled_up(&context());
+    let entry = &status.placement_statuses[0];
+    assert_eq!(lines(&entry.conditions)[1..], [undecided]);
+    assert_eq!(entry.observed_resource_index, "");
+    // What it says is about an older generation of itself.
+    fleet.bindings = bindings;
+    fleet.bindings[0].2.conditions[0].observed_generation = Some(1);
+    let status = fleet.rolled_up(&context());
+    assert_eq!(lines(&status.placement_statuses[0].conditions)[1..], [undecided]);
+}
+
+#[test]
+fn every_step_stops_the_list_where_one_cluster_stops() {
+    // Steps reached by one of three clusters, and whether the last went well: the placement's last line.
+    for (steps, ok, line) in [
+        (
+            0,
+            true,
+            "RolloutStarted=Unknown RolloutStartedUnknown: There are still 1 cluster(s) in the process of deciding whether \
+             to roll out the latest resources or not",
+        ),
+        (
+            1,
+            false,
+            "RolloutStarted=False RolloutNotStartedYet: The rollout is being blocked by the rollout strategy in 1 cluster(s)",
+        ),
+        (
+            1,
+            true,
+            "Overridden=Unknown OverriddenPending: There are still 1 cluster(s) in the process of overriding the selected \
+             resources if there is any override defined",
+        ),
+        (
+            2,
+            false,
+            "Overridden=False OverriddenFailed: Failed to override resources in 1 cluster(s)",
+        ),
+        (
+            2,
+            true,
+            "WorkSynchronized=Unknown WorkSynchronizedUnknown: There are still 1 cluster(s) in the process of creating or \
+             updating the work object(s) in the hub cluster",
+        ),
+        (
+            3,
+            false,
+            "WorkSynchronized=False WorkNotSynchronizedYet: There are 1 cluster(s) which have not finished creating or \
+             updating work(s) yet",
+        ),
+        (
+            3,
+            true,
+            "Applied=Unknown ApplyPending: There are still 1 cluster(s) in the process of applying the resources on the \
+             member cluster",
+        ),
+        (
+            4,
+            false,
+            "Applied=False ApplyFailed: Failed to apply resources to 1 cluster(s), please check the `failedPlacements` \
+             status",
+        ),
+        (
+            4,
+            true,
+            "Available=Unknown ResourceAvailableUnknown: There are still 1 cluster(s) in the process of checking the \
+             availability of the selected resources",
+        ),
+        (
+            5,
+            false,
+            "Available=False ResourceNotAvailableYet: The selected resources in 1 cluster(s) are still not available yet",
+        ),
+    ] {
+        for scope in [Scope::Cluster, Scope::Namespaced] {
+            let mut fleet = Fleet::new(&[("a", 5, true), ("b", steps, ok), ("c", 5, true)]);
+            let context = Context { scope, ..context() };
+            // What was true before is gone.
+            fleet.previous = Fleet::new(&[("a", 5, true), ("b", 5, true), ("c", 5, true)]).rolled_up(&context);
+            let status = fleet.rolled_up(&context);
+            let said = lines(&status.conditions);
+            let prefix = match scope {
+                Scope::Cluster => "ClusterResourcePlacement",
+                Scope::Namespaced => "ResourcePlacement",
+            };
+            assert_eq!(*said.last().unwrap(), format!("{prefix}{line}"));
+            let reached = if ok { steps + 1 } else { steps };
+            assert_eq!(said.len(), 1 + reached, "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn whatever_the_scheduler_has_not_said_is_pending() {
+    type Change = fn(&mut PolicySnapshotStatus);
+    let changes: [Change; 4] = [
+        |status| status.conditions.clear(),
+        |status| status.conditions[0].observed_generation = Some(0),
+        |status| status.observed_crp_generation = 0,
+        |status| status.conditions[0].status = "Unknown".into(),
+    ];
+    for change in changes {
+        let mut fleet = Fleet::new(&[("a", 5, true)]);
+        change(&mut fleet.status);
+        let status = fleet.rolled_up(&context());
+        assert_eq!(
+            lines(&status.conditions),
+            ["ClusterResourcePlacementScheduled=Unknown SchedulePending: Scheduling has not completed"]
+        );
+        assert!(status.placement_statuses.is_empty());
+    }
+}
+
+#[test]
 fn details_are_copied_only_where_they_belong() {
     for (steps, ok, expected) in [
         (3, true, (0, 0, 0)),
@@ -381,6 +499,35 @@ fn scheduling_that_is_not_done_leaves_older_conditions_alone() {
     assert_eq!(status.conditions.len(), 6);
     assert_eq!(status.conditions[5].observed_generation, Some(1));
     assert_eq!(first_unmet(&later, &status.conditions).unwrap().0, Step::Scheduled);
+}
+
+#[test]
+fn the_metric_names_the_first_condition_that_is_not_true() {
+    let stands = |steps, ok, context: &Context<'_>| {
+        let status = Fleet::new(&[("a", steps, ok)]).rolled_up(&Context {
+            generation: 1,
+            ..*context
+        });
+        let found = standing(context, &status.conditions);
+        format!("{} {} {}", found.condition_type, found.status, found.reason)
+    };
+    let later = Context {
+        generation: 2,
+        ..context()
+    };
+    for (steps, ok, context, expected) in [
+        (5, true, context(), "Completed True Completed"),
+        (4, false, context(), "ClusterResourcePlacementApplied False ApplyFailed"),
+        (
+            3,
+            true,
+            context(),
+            "ClusterResourcePlacementApplied Unknown ApplyPending",
+        ),
+        (5, true, later, "ClusterResourcePlacementScheduled nil nil"),
+    ] {
+        assert_eq!(stands(steps, ok, &context), expected);
+    }
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! What cannot work is refused or explained, and does not stand in the way of others.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::ensure;
 use fleet_api::cluster::MemberCluster;
 use fleet_e2e::agents;
-use fleet_e2e::harness::{Ctx, Made, scenario};
+use fleet_e2e::harness::{Made, scenario};
 use fleet_e2e::members::{Member, of};
+use fleet_e2e::refusal::{Rule, WORDS, allow, refuse};
 use fleet_e2e::wait;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, ApiResource, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
@@ -143,40 +143,6 @@ fn labels_of_managed_members_are_not_for_users_to_change() {
     });
 }
 
-/// Makes the API server refuse one kind of write in a member's namespace (or of the namespace itself).
-async fn refuse(ctx: &Ctx, name: &str, group: &str, resource: &str, condition: &str) -> Result<()> {
-    let rule = json!({"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": [resource]});
-    let policy = json!({"metadata": {"name": name}, "spec": {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule]},
-        "matchConditions": [{"name": "ours", "expression": condition}],
-        "validations": [{"expression": "false", "message": "refused by the test"}],
-    }});
-    ctx.create::<ValidatingAdmissionPolicy>("hub", serde_json::from_value(policy)?)
-        .await?;
-    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
-    ctx.create::<ValidatingAdmissionPolicyBinding>("hub", serde_json::from_value(binding)?)
-        .await?;
-    Ok(())
-}
-
-/// Waits until the API server knows the policy: it refuses a dry run.
-async fn until_refused(ctx: &Ctx, manifest: &str) -> Result<()> {
-    let kubectl = ctx.kubectl("hub")?;
-    tokio::time::timeout(wait::PATIENCE, async {
-        loop {
-            let answer = kubectl
-                .ok_with(&["create", "--dry-run=server", "-f", "-"], manifest)
-                .await;
-            if answer.is_err_and(|error| error.to_string().contains("refused by the test")) {
-                return;
-            }
-        }
-    })
-    .await
-    .context("the policy has no effect")
-}
-
 #[test]
 fn a_step_that_the_api_server_refuses_is_shown_and_completed_later() {
     scenario("join-refused", |ctx| async move {
@@ -191,44 +157,30 @@ fn a_step_that_the_api_server_refuses_is_shown_and_completed_later() {
                 "InternalMemberCluster",
             ),
         ];
-        for (word, group, resource, _) in steps {
+        let rules = steps.map(|(word, group, resource, _)| {
             let namespace = format!("fleet-member-{}", ctx.name(word));
             let field = if word == "ns" {
                 "request.name"
             } else {
                 "request.namespace"
             };
-            refuse(
-                &ctx,
-                &ctx.name(word),
+            let condition = format!("{field} == '{namespace}'");
+            Rule {
+                word,
                 group,
                 resource,
-                &format!("{field} == '{namespace}'"),
-            )
-            .await?;
-        }
-        // The policies become known in the order in which they were made.
-        ctx.namespace("hub").await?;
-        let probe = ctx.name("probe");
-        refuse(&ctx, &probe, "", "configmaps", &format!("request.name == '{probe}'")).await?;
-        let manifest = format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {probe}\n  namespace: {}\n",
-            ctx.prefix()
-        );
-        until_refused(&ctx, &manifest).await?;
+                condition,
+            }
+        });
+        refuse(&ctx, &rules).await?;
         for (word, _, resource, kind) in steps {
             let member = Member::create(&ctx, word).await?;
             let mc = member.until_condition("ReadyToJoin", "False").await?;
             let said = of(&mc, "ReadyToJoin").map(|c| c.message.clone()).unwrap_or_default();
-            ensure!(
-                said.contains("refused by the test") && said.contains(kind),
-                "{resource}: {said}"
-            );
+            ensure!(said.contains(WORDS) && said.contains(kind), "{resource}: {said}");
         }
-        let hub = ctx.hub().await?;
-        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(hub);
         for (word, ..) in steps {
-            bindings.delete(&ctx.name(word), &DeleteParams::default()).await?;
+            allow(&ctx, word).await?;
         }
         for (word, ..) in steps {
             let member = Member::named(&ctx, &ctx.name(word));

@@ -50,7 +50,7 @@ pub(crate) struct Inner<S: Scope> {
     /// The last complaint about each placement.
     pub(crate) told: Mutex<HashMap<Key, PlacementEvent>>,
     /// What became of each placement's selectors, for the roll-up. Empty after a restart: nothing is judged before.
-    pub(crate) selections: Mutex<HashMap<Key, Selected>>,
+    pub(crate) selections: Mutex<HashMap<Key, Judged>>,
     /// The generation of each binding for which the rollout was started by this process.
     pub(crate) started: Mutex<HashMap<Key, i64>>,
     pub(crate) scheduler: crate::scheduler::Memory,
@@ -90,6 +90,13 @@ pub(crate) struct Queues {
     pub(crate) rollout: Queue<Key>,
     pub(crate) work: Queue<Key>,
     pub(crate) rollup: Queue<Key>,
+}
+
+/// What became of a placement's selectors, for one generation of it. Nothing is said about a generation before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub(crate) generation: i64,
+    pub(crate) selected: Selected,
 }
 
 /// What became of a placement's selectors.

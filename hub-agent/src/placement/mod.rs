@@ -11,6 +11,7 @@
 
 pub(crate) mod context;
 mod delete;
+pub(crate) mod metrics;
 mod mirror;
 pub(crate) mod rollup;
 mod select;
@@ -34,7 +35,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::context::{Context, Error, Selected};
+use self::context::{Context, Error, Judged, Selected};
 pub(crate) use self::delete::delete;
 use crate::{cache::family::parent, cache::user::Touched, rollout, scheduler, work, writer::Part};
 
@@ -243,7 +244,7 @@ async fn place<S: Scope>(
         Ok(selected) => selected,
         Err(refusal) => {
             hold(ctx, key, &[finalizers::PLACEMENT]).await?;
-            judge(ctx, key, &Selected::Refused(refusal));
+            judge(ctx, key, placement, Selected::Refused(refusal));
             return Ok((Next::Wait, None));
         }
     };
@@ -265,13 +266,17 @@ async fn place<S: Scope>(
     let wait = resources?;
     let shown = selected.objects.iter().filter(|_| by_runs);
     let shown = shown.map(fleet_core::selection::ObjectId::to_identifier).collect();
-    judge(ctx, key, &Selected::Valid(shown));
+    judge(ctx, key, placement, Selected::Valid(shown));
     Ok((ctx.next(wait), selected.left_out))
 }
 
-fn judge<S: Scope>(ctx: &Context<S>, key: &Key, selected: &Selected) {
-    let before = ctx.selections.lock().insert(key.clone(), selected.clone());
-    if before.as_ref() != Some(selected) {
+fn judge<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement, selected: Selected) {
+    let judged = Judged {
+        generation: placement.meta().generation.unwrap_or_default(),
+        selected,
+    };
+    let before = ctx.selections.lock().insert(key.clone(), judged.clone());
+    if before != Some(judged) {
         ctx.queues.rollup.add(key.clone());
     }
 }

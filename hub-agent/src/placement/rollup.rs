@@ -139,9 +139,11 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
 
 /// The status that the placement should have; none while nothing can be said.
 fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Option<PlacementStatus> {
-    let selected = ctx.selections.lock().get(key).cloned()?;
-    let previous = placement.status().cloned().unwrap_or_default();
     let generation = placement.meta().generation.unwrap_or_default();
+    let judged = ctx.selections.lock().get(key).cloned();
+    // A word too early would be about selectors that nobody has looked at.
+    let selected = judged.filter(|judged| judged.generation == generation)?.selected;
+    let previous = placement.status().cloned().unwrap_or_default();
     let now = ctx.now();
     let live = match selected {
         Selected::Valid(live) => live,
@@ -208,7 +210,7 @@ fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Op
     Some(status)
 }
 
-fn rollup_context<'a, S: Scope>(
+pub(super) fn rollup_context<'a, S: Scope>(
     placement: &S::Placement,
     latest: Option<(&'a str, &'a str)>,
     decisions: usize,

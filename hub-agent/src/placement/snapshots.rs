@@ -6,14 +6,14 @@ use fleet_api::{
     annotations,
     kind::SpecKind,
     labels,
-    placement::{PlacementPolicy, PolicySnapshotSpec, ResourceSnapshotSpec, Scope},
+    placement::{PolicySnapshotSpec, ResourceSnapshotSpec, Scope},
     raw::RawJson,
 };
 use fleet_core::snapshot::{policy, resource};
 use fleet_runtime::{Key, cache::Store};
 use futures::future::try_join_all;
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
+use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
     Resource, ResourceExt,
     core::{ObjectMeta, object::HasSpec as _},
@@ -79,11 +79,8 @@ pub(super) async fn policy<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S:
     }) = changes.create
     {
         let spec = PolicySnapshotSpec {
-            // How many is an annotation, so that scaling makes no new snapshot.
-            policy: wanted.map(|policy| PlacementPolicy {
-                number_of_clusters: None,
-                ..policy.clone()
-            }),
+            // Its number of clusters may be outdated: scaling makes no new snapshot, the annotation counts.
+            policy: wanted.cloned(),
             policy_hash: ByteString(hash),
         };
         let meta = metadata::<S>(key, placement, &name, labels, annotations);
@@ -213,8 +210,16 @@ fn metadata<S: Scope>(
         namespace: key.namespace().map(ToOwned::to_owned),
         labels: Some(labels),
         annotations: Some(annotations),
-        owner_references: placement.controller_owner_ref(&()).map(|owner| vec![owner]),
+        owner_references: placement.controller_owner_ref(&()).map(|owner| vec![blocking(owner)]),
         ..ObjectMeta::default()
+    }
+}
+
+/// A foreground deletion of the placement waits for what it owns.
+fn blocking(owner: OwnerReference) -> OwnerReference {
+    OwnerReference {
+        block_owner_deletion: Some(true),
+        ..owner
     }
 }
 

@@ -11,7 +11,7 @@ use fleet_api::{
     cluster::MemberCluster,
     conditions::{self, policy_snapshot::Scheduled},
     events::PlacementEvent,
-    finalizers,
+    finalizers, labels,
     placement::{BindingState, Scope},
 };
 use fleet_core::scheduler::{self as core, Binding, Change, Cluster, Interest, Placement, Snapshot, Watchers, World};
@@ -64,7 +64,8 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
                 (_, None) => true,
                 (old, Some(new)) => core::binding_wakes(old.as_ref().map(|old| old.meta()), new.meta()),
             };
-            matters.then(|| parent(&**change.object())).flatten()
+            let owner = parent(&**change.object())?;
+            (matters || ctx.family.placements.get(&owner).is_none()).then_some(owner)
         }),
         clusters(ctx),
     );
@@ -105,11 +106,14 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         if live.is_none() {
             ctx.scheduler.0.lock().remove(key);
         }
-        if let Some(going) = placement.filter(|p| p.meta().deletion_timestamp.is_some()) {
-            delete(ctx, key, &going).await?;
+        if let Some(going) = placement.as_ref().filter(|p| p.meta().deletion_timestamp.is_some()) {
+            delete(ctx, key, going).await?;
+        }
+        let bindings = ctx.family.bindings_of.get(key);
+        if placement.is_none() && bindings.iter().any(|b| b.meta().deletion_timestamp.is_none()) {
+            orphans(ctx, key).await?;
         }
         // Whatever is left of its bindings is going; nobody decides about them any more.
-        let bindings = ctx.family.bindings_of.get(key);
         let going = bindings.iter().filter(|b| b.meta().deletion_timestamp.is_some());
         let names: Vec<_> = going.map(|binding| binding.name_any()).collect();
         return release(ctx, key, &names).await;
@@ -161,6 +165,19 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         return Ok(sooner(released, Next::At(Instant::now() + PROBLEM_PAUSE)));
     }
     Ok(sooner(released, ctx.next(plan.look_again)))
+}
+
+/// Deletes bindings whose placement is gone: it went by somebody's force, without our finalizer. A store that does not
+/// have it is no proof; the API server is asked.
+async fn orphans<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<(), Error> {
+    let writer = &ctx.shared.writer;
+    if writer.exists::<S::Placement>(key).await? {
+        return Ok(());
+    }
+    tracing::warn!("Deleting the bindings of a placement that is gone");
+    let selector = format!("{}={}", labels::PARENT_PLACEMENT, key.name());
+    writer.delete_all::<S::Binding>(key.namespace(), &selector, key).await?;
+    Ok(())
 }
 
 fn sooner(one: Next, other: Next) -> Next {

@@ -1,0 +1,159 @@
+//! Flags of the hub agent that concern placements.
+
+use anyhow::{Context as _, Result, ensure};
+use fleet_api::placement::ClusterResourceSnapshot;
+use fleet_e2e::agents::{self, HUB_AGENT};
+use fleet_e2e::binaries;
+use fleet_e2e::harness::{Ctx, scenario};
+use fleet_e2e::placements::{Crp, core_selector, selected};
+use fleet_e2e::targets::Targets;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+use crate::{config_map, spec};
+
+/// Tells a story with a hub agent that has further flags, in place of the fleet's own, which is back afterwards.
+async fn with_flags(ctx: &Ctx, word: &str, flags: &[String], story: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    ctx.fleet().kill(HUB_AGENT).await?;
+    let process = format!("hub/{}", ctx.name(word));
+    let helm = binaries::find_or_build_helm().await?;
+    agents::start_hub_agent(ctx.fleet(), &helm, &process, flags).await?;
+    let outcome = story().await;
+    ctx.fleet().kill(&process).await?;
+    ctx.fleet().start_again(HUB_AGENT).await?;
+    outcome
+}
+
+#[test]
+#[ignore = "the flags have no effect yet"]
+fn flags_decide_what_can_be_placed() {
+    scenario("flags", |ctx| async move {
+        let namespace = ctx.namespace("hub").await?;
+        let skipped = ctx.another_namespace("hub", "skipped").await?;
+        ctx.create_in("hub", &namespace, config_map("settings", "0")).await?;
+        let secret: Secret = serde_json::from_value(json!({ "metadata": { "name": "hidden" } }))?;
+        ctx.create_in("hub", &namespace, secret).await?;
+        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": { "name": "claim" },
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        }))?;
+        ctx.create_in("hub", &namespace, claim).await?;
+        let nowhere = json!({ "placementType": "PickN", "numberOfClusters": 0 });
+        let whole = |name: &str| json!({ "resourceSelectors": [core_selector("Namespace", name)], "policy": nowhere });
+
+        let flags = [
+            "--enable-workload=true".to_owned(),
+            format!("--skipped-propagating-namespaces=other, {skipped}"),
+            "--skipped-propagating-apis=v1/Secret".to_owned(),
+        ];
+        with_flags(&ctx, "skipping", &flags, async || {
+            let crp = Crp::create(&ctx, "whole", &whole(&namespace)).await?;
+            let status = crp.until_step("Scheduled", "True").await?;
+            let expected = [
+                format!("Namespace {namespace}"),
+                format!("ConfigMap {namespace}/settings"),
+            ];
+            ensure!(selected(&status) == expected, "{:?}", selected(&status));
+            let crp = Crp::create(&ctx, "skipped", &whole(&skipped)).await?;
+            let status = crp.until_step("Scheduled", "False").await?;
+            let said = format!("namespace {skipped} is not allowed to propagate");
+            ensure!(status.conditions[0].message.ends_with(&said), "{:?}", status.conditions);
+            Ok(())
+        })
+        .await?;
+
+        with_flags(
+            &ctx,
+            "allowing",
+            &["--allowed-propagating-apis=v1/ConfigMap".to_owned()],
+            async || {
+                let crp = Crp::create(&ctx, "nothing", &whole(&namespace)).await?;
+                let status = crp.until_step("Scheduled", "True").await?;
+                ensure!(status.selected_resources.is_empty(), "{:?}", selected(&status));
+                Ok(())
+            },
+        )
+        .await
+    });
+}
+
+#[test]
+#[ignore = "the flags have no effect yet"]
+fn the_flags_of_the_snapshot_delay_are_obeyed() {
+    const DETECTED: &str = "kubernetes-fleet.io/next-resource-snapshot-candidate-detection-time";
+    scenario("delay", |ctx| async move {
+        let namespace = ctx.namespace("hub").await?;
+        ctx.create_in("hub", &namespace, config_map("settings", "0")).await?;
+        let targets = Targets::join(&ctx, 1).await?;
+        let spec = spec(&json!([core_selector("Namespace", &namespace)]), &targets);
+        let maps: Api<ConfigMap> = Api::namespaced(ctx.hub().await?, &namespace);
+        let edit = async |value: &str| {
+            let edit = Patch::Merge(json!({ "data": { "key": value } }));
+            maps.patch("settings", &PatchParams::default(), &edit).await
+        };
+        let flags = |interval: &str, collection: &str| {
+            [
+                format!("--resource-snapshot-creation-minimum-interval={interval}"),
+                format!("--resource-changes-collection-duration={collection}"),
+            ]
+        };
+        with_flags(&ctx, "waiting", &flags("8s", "3s"), async || {
+            let crp = Crp::create(&ctx, "waits", &spec).await?;
+            let before = crp.until_available("0").await?;
+            edit("1").await?;
+            let noted = crp
+                .until_made("noted", |list: &[ClusterResourceSnapshot]| {
+                    list.len() == 1 && list[0].annotations().contains_key(DETECTED)
+                })
+                .await?;
+            edit("2").await?;
+            let waiting = crp.status().await?;
+            ensure!(waiting.observed_resource_index == "0", "{waiting:?}");
+            ensure!(waiting.selected_resources == before.selected_resources, "{waiting:?}");
+            let made = crp
+                .until_made("made", |list: &[ClusterResourceSnapshot]| list.len() == 2)
+                .await?;
+            let times: Vec<_> = made
+                .iter()
+                .filter_map(ResourceExt::creation_timestamp)
+                .map(|time| time.0)
+                .collect();
+            let gap = times[1].duration_since(times[0]).abs();
+            ensure!((7..=11).contains(&gap.as_secs()), "made after {gap:?}");
+            let newest = made
+                .iter()
+                .find(|s| s.name_any().ends_with("-1-snapshot"))
+                .context("the next index")?;
+            let text = newest
+                .spec
+                .selected_resources
+                .iter()
+                .find(|text| text.as_str().contains("settings"));
+            ensure!(
+                text.is_some_and(|text| text.as_str().contains("\"key\":\"2\"")),
+                "both edits in one: {text:?}"
+            );
+            ensure!(noted[0].name_any().ends_with("-0-snapshot"), "{noted:?}");
+            Ok(())
+        })
+        .await?;
+
+        with_flags(&ctx, "hasty", &flags("0s", "0s"), async || {
+            let crp = Crp::create(&ctx, "hastes", &spec).await?;
+            crp.until_available("0").await?;
+            for (value, index) in [("3", "1"), ("4", "2"), ("5", "3")] {
+                edit(value).await?;
+                crp.until_available(index).await?;
+            }
+            let made = crp.made::<ClusterResourceSnapshot>().await?;
+            ensure!(
+                made.len() == 4 && made.iter().all(|s| !s.annotations().contains_key(DETECTED)),
+                "{made:?}"
+            );
+            Ok(())
+        })
+        .await
+    });
+}
