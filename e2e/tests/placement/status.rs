@@ -311,7 +311,7 @@ async fn until_metric(ctx: &Ctx, name: &str, labels: Option<&str>) -> Result<()>
     let mut last = Vec::new();
     let found = async {
         loop {
-            let text = agents::hub_metrics(ctx.fleet(), HUB_AGENT).await?;
+            let text = agents::metrics(ctx.fleet(), HUB_AGENT).await?;
             let ours = |line: &&str| {
                 line.starts_with("fleet_workload_placement_status_last_timestamp_seconds{")
                     && line.contains(&format!("name=\"{name}\""))
