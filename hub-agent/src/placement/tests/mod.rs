@@ -52,7 +52,7 @@ struct Hub {
 }
 
 impl Hub {
-    async fn new(spec: Value) -> Self {
+    async fn new(spec: &Value) -> Self {
         let api = FakeApi::default();
         let app = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "app" } });
         api.put("/api/v1/namespaces", app);
@@ -215,7 +215,7 @@ fn condition(type_name: &str, status: &str, generation: i64) -> Value {
             "lastTransitionTime": "2026-01-01T00:00:00Z" })
 }
 
-fn merge(target: &mut Value, with: Value) {
+fn merge(target: &mut Value, with: &Value) {
     for (key, value) in with.as_object().into_iter().flatten() {
         target[key] = value.clone();
     }
@@ -243,7 +243,7 @@ fn tally(writes: &[String]) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn creating_a_placement_costs_what_the_budget_says() {
-    let hub = Hub::new(json!({})).await;
+    let hub = Hub::new(&json!({})).await;
     hub.settle().await;
     assert_eq!(hub.selected(), ["Namespace app", "ConfigMap settings"]);
     assert_eq!(
@@ -264,7 +264,7 @@ async fn creating_a_placement_costs_what_the_budget_says() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_with_nothing_to_do_nothing_is_written() {
-    let hub = Hub::new(json!({})).await;
+    let hub = Hub::new(&json!({})).await;
     hub.settle().await;
     hub.report();
     hub.settle().await;
@@ -280,7 +280,7 @@ async fn after_a_restart_with_nothing_to_do_nothing_is_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_was_overtaken_by_the_rollout_says_nothing_of_the_old_works() {
-    let hub = Hub::new(json!({})).await;
+    let hub = Hub::new(&json!({})).await;
     hub.settle().await;
     hub.report();
     hub.settle().await;
@@ -303,7 +303,7 @@ async fn a_pass_that_was_overtaken_by_the_rollout_says_nothing_of_the_old_works(
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_has_to_wait_is_not_said_to_have_started() {
     let hub =
-        Hub::new(json!({ "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0 } } })).await;
+        Hub::new(&json!({ "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0 } } })).await;
     hub.settle().await;
     hub.report();
     hub.settle().await;
@@ -327,7 +327,7 @@ async fn a_cluster_that_has_to_wait_is_not_said_to_have_started() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_of_another_version_survives() {
-    let hub = Hub::new(json!({})).await;
+    let hub = Hub::new(&json!({})).await;
     let foreign = json!({ "metadata": { "name": "crp" }, "status": { "newer": { "field": 1 } } });
     hub.api.put("clusterresourceplacements", foreign);
     hub.sync();
@@ -337,7 +337,7 @@ async fn a_status_of_another_version_survives() {
 
 #[tokio::test(start_paused = true)]
 async fn the_copy_of_the_status_follows_it() {
-    let hub = Hub::new(json!({ "statusReportingScope": "NamespaceAccessible" })).await;
+    let hub = Hub::new(&json!({ "statusReportingScope": "NamespaceAccessible" })).await;
     hub.api.set_missing(&["app"]);
     let outcome = async {
         check(pass(&hub.ctx, &Key::cluster("crp")).await);
@@ -381,7 +381,7 @@ async fn the_copy_of_the_status_follows_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_namespace_of_the_copy_cannot_be_changed() {
-    let hub = Hub::new(json!({ "statusReportingScope": "NamespaceAccessible" })).await;
+    let hub = Hub::new(&json!({ "statusReportingScope": "NamespaceAccessible" })).await;
     hub.settle().await;
     let other = json!([{ "group": "", "version": "v1", "kind": "Namespace", "name": "other" }]);
     hub.api.put(
@@ -406,7 +406,7 @@ async fn the_namespace_of_the_copy_cannot_be_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_placement_costs_what_the_budget_says_and_leaves_nothing() {
-    let hub = Hub::new(json!({})).await;
+    let hub = Hub::new(&json!({})).await;
     hub.settle().await;
     hub.report();
     hub.settle().await;
