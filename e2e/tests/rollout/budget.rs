@@ -161,7 +161,7 @@ fn a_cluster_that_waits_for_room_gets_that_of_an_evicted_one() {
             (b.clone(), BindingState::Scheduled),
         ])
         .await?;
-        held(&crp, &[b.clone()]).await?;
+        held(&crp, std::slice::from_ref(&b)).await?;
         let old = crp.binding(&a).await?;
         crp.evict(&old.name_any()).await?;
         crp.until_states(&[(b, BindingState::Bound)]).await?;

@@ -60,44 +60,50 @@ async fn refused(crp: &Placed, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// A namespace with a ResourceEnvelope and what looks like one, and a ClusterResourceEnvelope, placed together.
+async fn both_kinds(ctx: &Ctx, cast: &Cast) -> Result<Placed> {
+    let namespace = ctx.namespace("hub").await?;
+    let wide: ClusterResourceEnvelope = serde_json::from_value(json!({
+        "metadata": { "name": ctx.name("wide") },
+        "data": {
+            "role.yaml": {
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "guard" },
+                "rules": [],
+            },
+            // A kind that the hub does not know.
+            "thing.yaml": {
+                "apiVersion": "things.example.com/v1", "kind": "Thing", "metadata": { "name": "thing" }, "size": 3,
+            },
+        },
+    }))?;
+    ctx.create("hub", wide).await?;
+    envelope(
+        ctx,
+        "narrow",
+        json!({ "one": quota("one", &namespace), "two": quota("two", &namespace) }),
+    )
+    .await?;
+    // Once an envelope, today a ConfigMap like any other.
+    let mut map = config_map("settings", "one");
+    map.metadata.annotations = Some([(annotations::ENVELOPE_CONFIG_MAP.to_owned(), "true".to_owned())].into());
+    ctx.create_in::<ConfigMap>("hub", &namespace, map).await?;
+    let selectors = json!([
+        { "group": "", "version": "v1", "kind": "Namespace", "name": namespace },
+        { "group": "placement.kubernetes-fleet.io", "version": "v1beta1", "kind": "ClusterResourceEnvelope",
+          "name": ctx.name("wide") },
+    ]);
+    let spec = json!({
+        "resourceSelectors": selectors, "policy": cast.everywhere(), "strategy": rolling(&json!(1), &json!(1)),
+    });
+    Placed::create(ctx, &ctx.name("crp"), spec).await?.settled().await
+}
+
 #[test]
 fn each_envelope_has_a_work_of_its_own() {
     scenario("env-both", |ctx| async move {
         let cast = Cast::new(&ctx, &["a"]).await?;
-        let namespace = ctx.namespace("hub").await?;
-        let wide: ClusterResourceEnvelope = serde_json::from_value(json!({
-            "metadata": { "name": ctx.name("wide") },
-            "data": {
-                "role.yaml": {
-                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "guard" },
-                    "rules": [],
-                },
-                // A kind that the hub does not know.
-                "thing.yaml": {
-                    "apiVersion": "things.example.com/v1", "kind": "Thing", "metadata": { "name": "thing" }, "size": 3,
-                },
-            },
-        }))?;
-        ctx.create("hub", wide).await?;
-        envelope(
-            &ctx,
-            "narrow",
-            json!({ "one": quota("one", &namespace), "two": quota("two", &namespace) }),
-        )
-        .await?;
-        // Once an envelope, today a ConfigMap like any other.
-        let mut map = config_map("settings", "one");
-        map.metadata.annotations = Some([(annotations::ENVELOPE_CONFIG_MAP.to_owned(), "true".to_owned())].into());
-        ctx.create_in::<ConfigMap>("hub", &namespace, map).await?;
-        let selectors = json!([
-            { "group": "", "version": "v1", "kind": "Namespace", "name": namespace },
-            { "group": "placement.kubernetes-fleet.io", "version": "v1beta1", "kind": "ClusterResourceEnvelope",
-              "name": ctx.name("wide") },
-        ]);
-        let spec = json!({
-            "resourceSelectors": selectors, "policy": cast.everywhere(), "strategy": rolling(&json!(1), &json!(1)),
-        });
-        let crp = Placed::create(&ctx, &ctx.name("crp"), spec).await?.settled().await?;
+        let crp = both_kinds(&ctx, &cast).await?;
+        let namespace = ctx.prefix().to_owned();
         let works = crp.until_works("three", |works| works.len() == 3).await?;
         let find = |works: &[Work], name: &str| -> Result<Work> {
             let found = works.iter().find(|work| in_envelope(work).is_some_and(|n| n == name));
@@ -326,7 +332,7 @@ fn a_work_of_another_version_is_adopted_and_two_of_them_are_reported() {
         let first = made
             .iter()
             .find(|w| in_envelope(w).is_some())
-            .map(|w| w.name_any())
+            .map(kube::ResourceExt::name_any)
             .unwrap_or_default();
         crp.until_available(1).await?;
         works.create(&PostParams::default(), &older(&own)?).await?;

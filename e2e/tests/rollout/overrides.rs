@@ -17,15 +17,15 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 
-/// A rule for the clusters with these labels.
-fn rule(labels: Value, patches: Value) -> Value {
-    let terms = json!([{ "labelSelector": { "matchLabels": labels } }]);
+/// A rule for the clusters of an environment.
+fn rule(env: &str, patches: &Value) -> Value {
+    let terms = json!([{ "labelSelector": { "matchLabels": { "env": env } } }]);
     json!({ "clusterSelector": { "clusterSelectorTerms": terms }, "jsonPatchOverrides": patches })
 }
 
-/// A rule that deletes on the clusters with these labels.
-fn delete_on(labels: Value) -> Value {
-    let terms = json!([{ "labelSelector": { "matchLabels": labels } }]);
+/// A rule that deletes on the clusters of an environment.
+fn delete_on(env: &str) -> Value {
+    let terms = json!([{ "labelSelector": { "matchLabels": { "env": env } } }]);
     json!({ "clusterSelector": { "clusterSelectorTerms": terms }, "overrideType": "Delete" })
 }
 
@@ -87,6 +87,28 @@ fn lists(binding: &ClusterResourceBinding) -> Vec<String> {
         .collect()
 }
 
+fn label<'a>(snapshot: &'a ClusterResourceOverrideSnapshot, key: &str) -> Option<&'a str> {
+    snapshot.labels().get(key).map(String::as_str)
+}
+
+/// An override and its first snapshot.
+fn well_made(cro: &ClusterResourceOverride, snapshot: &ClusterResourceOverrideSnapshot) -> Result<()> {
+    ensure!(cro.finalizers() == [finalizers::OVERRIDE.to_owned()], "{cro:?}");
+    let name = cro.name_any();
+    ensure!(label(snapshot, labels::PARENT_OVERRIDE) == Some(&name), "{snapshot:?}");
+    ensure!(label(snapshot, labels::OVERRIDE_INDEX) == Some("0"), "{snapshot:?}");
+    ensure!(
+        label(snapshot, labels::IS_LATEST_SNAPSHOT) == Some("true"),
+        "{snapshot:?}"
+    );
+    let mut owners = snapshot.owner_references().iter();
+    ensure!(
+        owners.any(|o| o.controller == Some(true) && o.name == name),
+        "{snapshot:?}"
+    );
+    Ok(())
+}
+
 #[test]
 fn an_override_is_snapshotted_rolled_out_changed_and_taken_back() {
     scenario("over-life", |ctx| async move {
@@ -103,13 +125,7 @@ fn an_override_is_snapshotted_rolled_out_changed_and_taken_back() {
             }])
         };
         let name = ctx.name("cro");
-        wide(
-            &ctx,
-            &name,
-            Some(&crp.name),
-            json!([rule(json!({ "env": "prod" }), labels_of("one"))]),
-        )
-        .await?;
+        wide(&ctx, &name, Some(&crp.name), json!([rule("prod", &labels_of("one"))])).await?;
 
         // The Namespace and what is in it, on the cluster that the rule is for.
         let says = |work: &Work, kind: &str, name: &str| {
@@ -131,62 +147,43 @@ fn an_override_is_snapshotted_rolled_out_changed_and_taken_back() {
         let first = format!("east-one-{a}");
         crp.until_works("the override on a", |works| all(works, &first)).await?;
         let snapshots: Api<ClusterResourceOverrideSnapshot> = Api::all(ctx.hub().await?);
-        let zero = snapshots.get(&format!("{name}-0")).await?;
-        let label = |snapshot: &ClusterResourceOverrideSnapshot, key: &str| snapshot.labels().get(key).cloned();
-        ensure!(label(&zero, labels::PARENT_OVERRIDE) == Some(name.clone()), "{zero:?}");
-        ensure!(label(&zero, labels::OVERRIDE_INDEX).as_deref() == Some("0"), "{zero:?}");
-        ensure!(
-            label(&zero, labels::IS_LATEST_SNAPSHOT).as_deref() == Some("true"),
-            "{zero:?}"
-        );
-        ensure!(
-            zero.owner_references()
-                .iter()
-                .any(|o| o.controller == Some(true) && o.name == name),
-            "{zero:?}"
-        );
         let overrides: Api<ClusterResourceOverride> = Api::all(ctx.hub().await?);
-        let found = overrides.get(&name).await?;
-        ensure!(found.finalizers() == [finalizers::OVERRIDE.to_owned()], "{found:?}");
+        well_made(
+            &overrides.get(&name).await?,
+            &snapshots.get(&format!("{name}-0")).await?,
+        )?;
         let binding = crp.binding(&a).await?;
         ensure!(lists(&binding) == [format!("{name}-0")], "{binding:?}");
         ensure!(lists(&crp.binding(&b).await?).is_empty());
-        let placement = crp
-            .until("overridden", |crp| {
-                let entries = crp.status.iter().flat_map(|s| &s.placement_statuses);
-                let mut named = entries.filter(|e| !e.applicable_cluster_resource_overrides.is_empty());
-                named.next().is_some_and(|e| e.cluster_name == a)
-            })
-            .await?;
-        ensure!(placement.status.is_some());
-        let overridden = crp
-            .until_bindings("Overridden", |all| {
-                let reason = |cluster: &str| {
-                    let found = all.iter().find(|b| b.spec.target_cluster == cluster);
-                    found
-                        .and_then(|b| bound(b, "Overridden"))
-                        .map(|c| c.reason.clone())
-                        .unwrap_or_default()
-                };
-                reason(&a) == "OverriddenSucceeded" && reason(&b) == "NoOverrideSpecified"
-            })
-            .await?;
-        ensure!(overridden.len() == 2);
+        crp.until("overridden", |crp| {
+            let entries = crp.status.iter().flat_map(|s| &s.placement_statuses);
+            let mut named = entries.filter(|e| !e.applicable_cluster_resource_overrides.is_empty());
+            named.next().is_some_and(|e| e.cluster_name == a)
+        })
+        .await?;
+        crp.until_bindings("Overridden", |all| {
+            let reason = |cluster: &str| {
+                let found = all.iter().find(|b| b.spec.target_cluster == cluster);
+                found
+                    .and_then(|b| bound(b, "Overridden"))
+                    .map(|c| c.reason.clone())
+                    .unwrap_or_default()
+            };
+            reason(&a) == "OverriddenSucceeded" && reason(&b) == "NoOverrideSpecified"
+        })
+        .await?;
 
         // Another rule is another snapshot; the same again is none.
-        edit_wide(&ctx, &name, json!([rule(json!({ "env": "prod" }), labels_of("two"))])).await?;
+        edit_wide(&ctx, &name, json!([rule("prod", &labels_of("two"))])).await?;
         let second = format!("east-two-{a}");
         crp.until_works("the changed override on a", |works| all(works, &second))
             .await?;
         let before = snapshots.get(&format!("{name}-1")).await?;
         wait::until_present(snapshots.clone(), &format!("{name}-0"), "no longer the latest", |s| {
-            label(s, labels::IS_LATEST_SNAPSHOT).as_deref() == Some("false")
+            label(s, labels::IS_LATEST_SNAPSHOT) == Some("false")
         })
         .await?;
-        ensure!(
-            label(&before, labels::IS_LATEST_SNAPSHOT).as_deref() == Some("true"),
-            "{before:?}"
-        );
+        ensure!(label(&before, labels::IS_LATEST_SNAPSHOT) == Some("true"), "{before:?}");
         let touch = Patch::Merge(json!({ "metadata": { "annotations": { "example.com/touched": "yes" } } }));
         overrides.patch(&name, &PatchParams::default(), &touch).await?;
 
@@ -216,10 +213,7 @@ fn the_narrower_override_wins_and_deleted_objects_stay_away() {
         let value = |value: &str| json!([{ "op": "add", "path": "/data", "value": { "key": value } }]);
         let (a, b, c) = (cast.name("a"), cast.name("b"), cast.name("c"));
         // Two rules for the same cluster: the last one wins. The Namespace has no data, and gets it all the same.
-        let rules = json!([
-            rule(json!({ "env": "prod" }), value("one")),
-            rule(json!({ "env": "prod" }), value("two"))
-        ]);
+        let rules = json!([rule("prod", &value("one")), rule("prod", &value("two"))]);
         wide(&ctx, &ctx.name("cro"), Some(&crp.name), rules).await?;
         until_settings(
             &crp,
@@ -231,10 +225,7 @@ fn the_narrower_override_wins_and_deleted_objects_stay_away() {
         )
         .await?;
         let reference = json!({ "name": crp.name, "scope": "Cluster" });
-        let rules = json!([
-            rule(json!({ "env": "prod" }), value("three")),
-            delete_on(json!({ "env": "test" })),
-        ]);
+        let rules = json!([rule("prod", &value("three")), delete_on("test"),]);
         narrow(&ctx, "ro", reference, rules).await?;
         let works = until_settings(
             &crp,
@@ -249,7 +240,7 @@ fn the_narrower_override_wins_and_deleted_objects_stay_away() {
         ensure!(lists(&crp.binding(&a).await?) == [format!("{}-0", ctx.name("cro")), format!("{}/ro-0", ctx.prefix())]);
         crp.until_available(0).await?;
         // Deleted by the wider one, patched by the narrower one: deleted, and nothing of it is left.
-        edit_wide(&ctx, &ctx.name("cro"), json!([delete_on(json!({ "env": "prod" }))])).await?;
+        edit_wide(&ctx, &ctx.name("cro"), json!([delete_on("prod")])).await?;
         let works = crp
             .until_works("nothing on a", |works| {
                 works
@@ -272,7 +263,7 @@ fn an_override_that_fails_names_object_and_rule_and_can_be_repaired() {
         ctx.create_in("hub", &namespace, config_map("settings", "one")).await?;
         let reference = json!({ "name": ctx.name("crp"), "scope": "Cluster" });
         let patches = json!([{ "op": "add", "path": "/metadata/labels/x", "value": "y" }]);
-        narrow(&ctx, "ro", reference, json!([rule(json!({ "env": "prod" }), patches)])).await?;
+        narrow(&ctx, "ro", reference, json!([rule("prod", &patches)])).await?;
         let snapshots: Api<fleet_api::placement::ResourceOverrideSnapshot> =
             Api::namespaced(ctx.hub().await?, &namespace);
         wait::until_present(snapshots, "ro-0", "exists", |_| true).await?;
@@ -304,9 +295,7 @@ fn an_override_that_fails_names_object_and_rule_and_can_be_repaired() {
         let api: Api<ResourceOverride> = Api::namespaced(ctx.hub().await?, &namespace);
         let value = |value: &str| json!([{ "op": "replace", "path": "/data/key", "value": value }]);
         let edit = |patches: Value| {
-            Patch::Merge(
-                json!({ "spec": { "policy": { "overrideRules": [rule(json!({ "env": "prod" }), patches)] } } }),
-            )
+            Patch::Merge(json!({ "spec": { "policy": { "overrideRules": [rule("prod", &patches)] } } }))
         };
         let missing = edit(value(
             "${MEMBER-CLUSTER-LABEL-KEY-region}/${MEMBER-CLUSTER-LABEL-KEY-env}",
@@ -395,7 +384,11 @@ fn a_broken_history_of_an_override_is_repaired_and_kept_short() {
         };
         wide(&ctx, &name, Some(&crp.name), rules("v0")).await?;
         let snapshots: Api<ClusterResourceOverrideSnapshot> = Api::all(ctx.hub().await?);
-        let latest = |snapshot: &ClusterResourceOverrideSnapshot| snapshot.labels()[labels::IS_LATEST_SNAPSHOT].clone();
+        let latest = |snapshot: &ClusterResourceOverrideSnapshot| {
+            label(snapshot, labels::IS_LATEST_SNAPSHOT)
+                .unwrap_or_default()
+                .to_owned()
+        };
         let first = format!("{name}-0");
         wait::until_present(snapshots.clone(), &first, "exists", |_| true).await?;
         for n in 1..13 {

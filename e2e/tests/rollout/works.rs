@@ -11,8 +11,8 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-fn hold(list: Value) -> Patch<Value> {
-    Patch::Merge(json!({ "metadata": { "finalizers": list } }))
+fn hold(finalizers: &[&str]) -> Patch<Value> {
+    Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }))
 }
 
 async fn synced(crp: &Placed, status: &str) -> Result<String> {
@@ -49,7 +49,7 @@ fn a_work_that_somebody_edits_or_deletes_is_restored() {
         crp.until_available(0).await?;
         // While the old one hangs there cannot be a new one, and that is said.
         works
-            .patch(&name, &PatchParams::default(), &hold(json!(["example.com/hold"])))
+            .patch(&name, &PatchParams::default(), &hold(&["example.com/hold"]))
             .await?;
         works.delete(&name, &DeleteParams::default()).await?;
         let message = synced(&crp, "False").await?;
@@ -61,7 +61,7 @@ fn a_work_that_somebody_edits_or_deletes_is_restored() {
                 ),
             "{message}"
         );
-        works.patch(&name, &PatchParams::default(), &hold(json!([]))).await?;
+        works.patch(&name, &PatchParams::default(), &hold(&[])).await?;
         synced(&crp, "True").await?;
         crp.until_available(0).await?;
         Ok(())
@@ -97,7 +97,7 @@ fn much_is_split_into_several_works_and_put_together_again() {
                 ["one", "two", "three"].iter().all(|name| placed(works, name) == 1)
             })
             .await?;
-        let mut names: Vec<_> = works.iter().map(|work| work.name_any()).collect();
+        let mut names: Vec<_> = works.iter().map(kube::ResourceExt::name_any).collect();
         names.sort();
         ensure!(
             names
@@ -173,7 +173,7 @@ fn only_so_many_snapshots_are_kept_and_none_in_use_is_lost() {
             all.len() == 3
         })
         .await?;
-        let mut names: Vec<_> = kept.iter().map(|s| s.name_any()).collect();
+        let mut names: Vec<_> = kept.iter().map(kube::ResourceExt::name_any).collect();
         names.sort();
         let wanted: Vec<_> = [0, 3, 4].map(|n| crp.snapshot(n)).to_vec();
         ensure!(names == wanted, "{names:?}");
@@ -214,7 +214,7 @@ fn a_member_namespace_that_is_going_is_explained_and_waited_for() {
             said.message == "There are 1 cluster(s) which have not finished creating or updating work(s) yet",
             "{said:?}"
         );
-        maps.patch("holder", &PatchParams::default(), &hold(json!([]))).await?;
+        maps.patch("holder", &PatchParams::default(), &hold(&[])).await?;
         cast.member("a").ready().await?;
         synced(&crp, "True").await?;
         crp.until_available(0).await.context("after the namespace is back")?;

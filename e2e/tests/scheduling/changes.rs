@@ -118,14 +118,14 @@ fn a_binding_that_does_not_say_what_it_was_is_explained() {
         crp.patch_binding(&first[0].name_any(), forget).await?;
         crp.edit(json!({ "policy": { "clusterNames": [a] } })).await?;
         let scheduled = crp.until_condition("Scheduled", "False").await?;
-        let cause = format!("does not say which state it had");
-        ensure!(scheduled.message.contains(&cause), "{}", scheduled.message);
+        let cause = "does not say which state it had";
+        ensure!(scheduled.message.contains(cause), "{}", scheduled.message);
         let events: Api<Event> = Api::namespaced(ctx.hub().await?, "default");
         let selector = watcher::Config::default().fields(&format!("involvedObject.name={}", crp.name));
         fleet_e2e::wait::until_list_where(events, selector, "an Event with the cause", |list| {
             list.iter().any(|event| {
                 let message = event.message.as_deref().unwrap_or_default();
-                event.reason.as_deref() == Some("PlacementHeld") && message.contains(&cause)
+                event.reason.as_deref() == Some("PlacementHeld") && message.contains(cause)
             })
         })
         .await?;

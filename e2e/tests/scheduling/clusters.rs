@@ -60,7 +60,7 @@ fn what_becomes_of_a_placed_cluster_moves_nothing_and_a_removed_taint_adds() {
         );
         let after = crp.until_states(&bound(&["a", "b"])).await?;
         let uids = |all: &[fleet_api::placement::ClusterResourceBinding]| -> Vec<_> {
-            let mut uids: Vec<_> = all.iter().map(|b| b.uid()).collect();
+            let mut uids: Vec<_> = all.iter().map(kube::ResourceExt::uid).collect();
             uids.sort();
             uids
         };
@@ -128,8 +128,7 @@ fn an_evicted_binding_is_replaced_by_another_that_can_be_elsewhere() {
     scenario("sched-evict", |ctx| async move {
         let cast = Cast::new(&ctx, &["a", "b"]).await?;
         let crp = place(&ctx, cast.some(1), rolling(&json!(1), &json!(1))).await?;
-        let b = (cast.name("b"), BindingState::Bound);
-        let first = crp.until_states(&[b.clone()]).await?;
+        let first = crp.until_states(&[(cast.name("b"), BindingState::Bound)]).await?;
         crp.until_available(0).await?;
         // The best cluster is the same one again.
         crp.evict(&first[0].name_any()).await?;
@@ -159,8 +158,8 @@ fn a_satisfied_number_does_not_care_for_more_clusters() {
             json!({ "resourceSelectors": fleet_e2e::placing::whole_namespace(ctx.prefix()), "policy": cast.some(2) });
         let wanting = Placed::create(&ctx, &ctx.name("wanting"), wanting).await?;
         let a = (cast.name("a"), BindingState::Bound);
-        let before = enough.until_states(&[a.clone()]).await?;
-        wanting.until_states(&[a.clone()]).await?;
+        let before = enough.until_states(std::slice::from_ref(&a)).await?;
+        wanting.until_states(std::slice::from_ref(&a)).await?;
         let policy = enough.policy().await?;
         cast.join("b", json!({})).await?;
         wanting

@@ -93,7 +93,11 @@ fn a_namespaced_placement_goes_where_its_namespace_is() {
             })
             .await?;
         let last = on(&ctx, &namespace, name, &[unknown, with.clone(), without]).await?;
-        let uid = |all: &[ResourceBinding]| all.iter().find(|b| b.spec.target_cluster == with).and_then(|b| b.uid());
+        let uid = |all: &[ResourceBinding]| {
+            all.iter()
+                .find(|b| b.spec.target_cluster == with)
+                .and_then(kube::ResourceExt::uid)
+        };
         ensure!(uid(&first) == uid(&last), "it was replaced");
         Ok(())
     });
@@ -115,7 +119,7 @@ fn placements_of_one_name_do_not_see_each_other() {
         on(&ctx, &first, &name, &a).await?;
         let kept = on(&ctx, &second, &name, &a).await?;
         let works = crp.until_works("three", |works| works.len() == 3).await?;
-        let mut names: Vec<_> = works.iter().map(|work| work.name_any()).collect();
+        let mut names: Vec<_> = works.iter().map(kube::ResourceExt::name_any).collect();
         names.sort();
         let mut wanted = vec![
             format!("{name}-work"),
