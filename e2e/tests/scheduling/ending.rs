@@ -23,13 +23,13 @@ fn a_placement_does_not_wait_for_members_but_its_bindings_do() {
         crp.until_states(&both).await?;
         let works = crp.until_works("two", |works| works.len() == 2).await?;
         // The member on b is slow to clean up.
-        let held = works
+        let slow = works
             .iter()
             .find(|w| w.namespace() == Some(cast.member("b").namespace()));
-        let held = held.map(kube::ResourceExt::name_any).unwrap_or_default();
+        let slow = slow.map(kube::ResourceExt::name_any).unwrap_or_default();
         let api: Api<Work> = Api::namespaced(ctx.hub().await?, &cast.member("b").namespace());
-        let finalizers = |list: serde_json::Value| Patch::Merge(json!({ "metadata": { "finalizers": list } }));
-        api.patch(&held, &PatchParams::default(), &finalizers(json!(["example.com/hold"])))
+        let hold = |list: serde_json::Value| Patch::Merge(json!({ "metadata": { "finalizers": list } }));
+        api.patch(&slow, &PatchParams::default(), &hold(json!(["example.com/hold"])))
             .await?;
 
         crp.api().await?.delete(&crp.name, &DeleteParams::default()).await?;
@@ -46,7 +46,7 @@ fn a_placement_does_not_wait_for_members_but_its_bindings_do() {
         let selector = format!("{}={}", labels::PARENT_PLACEMENT, crp.name);
         let snapshots = snapshots.list(&ListParams::default().labels(&selector)).await?;
         ensure!(snapshots.items.is_empty(), "{snapshots:?}");
-        api.patch(&held, &PatchParams::default(), &finalizers(json!([]))).await?;
+        api.patch(&slow, &PatchParams::default(), &hold(json!([]))).await?;
         crp.until_bindings("none", <[_]>::is_empty).await?;
         crp.until_works("none", <[_]>::is_empty).await?;
         Ok(())
