@@ -15,6 +15,9 @@ use crate::site::{Site, on_site};
 const OURS: &str = "kubernetes-fleet.io/last-applied-configuration";
 const KUBECTLS: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// Two ports with one number: kubectl takes them for one, and the API server refuses what it makes of them.
+const KUBECTL_FAILS: [&str; 1] = ["equal-merge-keys"];
+
 #[derive(Deserialize)]
 struct Case {
     gvk: Gvk,
@@ -102,7 +105,8 @@ async fn compare(site: &Site, theirs: &str, name: &str, case: &Case, group: &str
         .create(&PostParams::default(), &made(theirs, KUBECTLS)?)
         .await?;
     let modified = moved(&case.modified, theirs, group);
-    site.ctx.kubectl(site.cluster)?.apply(&modified.to_string()).await?;
+    let kubectl = site.ctx.kubectl(site.cluster)?.apply(&modified.to_string()).await;
+    ensure!(kubectl.is_ok() != KUBECTL_FAILS.contains(&name), "{name}: {kubectl:?}");
 
     let ours = &site.namespace;
     api(ours).create(&PostParams::default(), &made(ours, OURS)?).await?;
@@ -110,7 +114,7 @@ async fn compare(site: &Site, theirs: &str, name: &str, case: &Case, group: &str
     site.until("Applied", "True").await?;
     let (by_kubectl, by_us) = (api(theirs).get(object).await?, api(ours).get(object).await?);
     ensure!(
-        essence(&by_kubectl) == essence(&by_us),
+        kubectl.is_err() || essence(&by_kubectl) == essence(&by_us),
         "{name}: kubectl makes\n{:#}\nwe make\n{:#}",
         essence(&by_kubectl),
         essence(&by_us)

@@ -395,7 +395,9 @@ impl Session {
             }
             MemberMessage::CleanupProgress(progress) => {
                 self.events.progress(&self.shared, &self.live, &progress);
-                return Ok(());
+                // Answered, since what the member says next about this Work waits for that.
+                let answer = Answer::because(Outcome::Unchanged, "noted");
+                return sent(self.out.ack(seq, Some(progress.work), answer).await);
             }
             MemberMessage::Event(event) => {
                 self.events.record(&self.shared, &self.live, event);

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_api::{
-    events::WorkEvent,
-    placement::{AppliedWork, WorkResourceIdentifier, WorkStatus},
-};
+use fleet_api::placement::{AppliedWork, WorkResourceIdentifier, WorkStatus};
 use fleet_core::{
     apply::{
         deletion::{AppliedWorkView, CleanUp, Ending, HubNamespace, Swept, clean_up, owns_others},
@@ -175,9 +172,7 @@ impl Applying {
             }
         }
         let Some((first, ..)) = blockers.first() else { return };
-        let first = first.clone();
         tracing::warn!(work = work.name(), remaining, first, "Clean-up does not get on");
-        self.announce(work, &WorkEvent::CleanupStuck { remaining, first });
         let progress = CleanupProgress {
             work: reference(work),
             since: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),

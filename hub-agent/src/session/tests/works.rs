@@ -1,6 +1,8 @@
 //! Reports about Works, and the cleanup finalizer.
 
-use fleet_proto::convert::{KnownWork, ManifestEntry, ManifestIdentifier, MirroredStatus, Phase, WorkStatus};
+use fleet_proto::convert::{
+    CleanupProgress, KnownWork, ManifestEntry, ManifestIdentifier, MirroredStatus, Phase, WorkStatus,
+};
 
 use super::*;
 
@@ -400,4 +402,27 @@ async fn accept_names_the_works_whose_status_is_not_what_the_member_sent() {
         })
         .await;
     assert_eq!(again.accepted().await.resend_works, ["lost"]);
+}
+
+#[tokio::test]
+async fn a_clean_up_that_takes_long_is_answered_so_that_its_end_can_follow() {
+    let hub = Hub::start().await;
+    hub.member("a");
+    hub.work("a", "w", &[FINALIZER]);
+    deleting(&hub, "a", "w");
+    let mut member = hub.connect("a").await;
+    let progress = CleanupProgress {
+        work: work_ref("w"),
+        since: None,
+        remaining: 1,
+        blockers: Vec::new(),
+    };
+    assert_eq!(
+        member.ask(MemberMessage::CleanupProgress(progress)).await,
+        Outcome::Unchanged
+    );
+    assert_eq!(
+        member.ask(MemberMessage::CleanupComplete(work_ref("w"))).await,
+        Outcome::Persisted
+    );
 }

@@ -1,0 +1,186 @@
+//! What fails, what is refused, and who interferes.
+
+use super::*;
+
+fn named(api_version: &str, kind: &str, name: &str) -> Value {
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "app"}});
+    if kind == "Namespace" {
+        object["metadata"] = json!({"name": name});
+    }
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn waves_go_one_after_the_other_and_a_failure_holds_up_nobody() {
+    let mut stage = Stage::new();
+    let manifests = [
+        named("batch.example.com/v1", "Job", "foreign"),
+        named("apps/v1", "Deployment", "web"),
+        config("c", &json!({})),
+        named("v1", "Namespace", "refused"),
+        named("v1", "Namespace", "app"),
+    ];
+    // The first namespace is refused, whatever is tried.
+    stage.member.put(
+        "/api/v1/namespaces/refused",
+        json!({"metadata": {
+        "name": "refused", "ownerReferences": [{"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "o"}]}}),
+    );
+    stage.show(1, &json!({}), &json!({}), &manifests);
+    stage.pass().await;
+    let made: Vec<String> = stage
+        .member
+        .writes()
+        .into_iter()
+        .filter(|w| w.starts_with("POST"))
+        .collect();
+    assert_eq!(
+        made,
+        [
+            "POST /apis/placement.kubernetes-fleet.io/v1beta1/appliedworks",
+            "POST /api/v1/namespaces",
+            "POST /api/v1/namespaces/app/configmaps",
+            "POST /apis/apps/v1/namespaces/app/deployments",
+            "POST /apis/batch.example.com/v1/namespaces/app/jobs",
+        ]
+    );
+    assert_eq!(stage.conditions(), [("Applied".to_owned(), Status::False)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_kind_cannot_be_looked_up_nothing_of_it_is_removed() {
+    let mut stage = Stage::new();
+    let web = named("apps/v1", "Deployment", "web");
+    stage.show(1, &json!({}), &json!({}), &[web.clone(), config("c", &json!({}))]);
+    stage.pass().await;
+    // Discovery fails while the Work changes.
+    stage.applier.kinds.forget();
+    stage.member.fail_next("GET", "/apis/apps/v1", 1, 503);
+    stage.show(2, &json!({}), &json!({}), &[web, config("d", &json!({}))]);
+    stage.pass().await;
+    assert!(
+        stage
+            .member
+            .get("/apis/apps/v1/namespaces/app/deployments/web")
+            .is_some()
+    );
+    assert_eq!(stage.member.get(&config_path("c")), None);
+    assert_eq!(stage.conditions(), [("Applied".to_owned(), Status::False)]);
+    tokio::time::advance(std::time::Duration::from_secs(6)).await;
+    stage.pass().await;
+    assert!(stage.conditions().contains(&("Applied".to_owned(), Status::True)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_that_pass_end_converged() {
+    let collection = "/api/v1/namespaces/app/configmaps";
+    for (method, path, times, code) in [
+        ("GET", collection, 2, 500),
+        ("POST", collection, 2, 429),
+        ("POST", collection, 1, 409),
+        ("POST", "appliedworks", 1, 409),
+        ("POST", "appliedworks", 1, 500),
+        ("PATCH", "appliedworks/w/status", 1, 409),
+        ("PATCH", "appliedworks/w/status", 1, 503),
+        ("GET", "appliedworks/w", 1, 500),
+    ] {
+        let mut stage = Stage::new();
+        stage.show(1, &json!({}), &json!({}), &[config("c", &json!({"a": "1"}))]);
+        stage.member.fail_next(method, path, times, code);
+        let mut rounds = 0;
+        while stage.applier.pass("w").await.is_err() {
+            rounds += 1;
+            assert!(rounds < 3, "{method} {path} {code}");
+        }
+        assert_eq!(stage.conditions(), good(), "{method} {path} {code}");
+        assert!(stage.member.get(&config_path("c")).is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leftover_that_cannot_be_removed_is_said_and_the_rest_goes_on() {
+    let mut stage = Stage::new();
+    stage.show(
+        1,
+        &json!({}),
+        &json!({}),
+        &[config("c", &json!({})), config("d", &json!({}))],
+    );
+    stage.pass().await;
+    stage.said();
+    stage.member.fail_next("DELETE", &config_path("d"), 1, 403);
+    stage.show(2, &json!({}), &json!({}), &[config("c", &json!({"a": "2"}))]);
+    stage.pass().await;
+    assert_eq!(stage.member.get(&config_path("c")).unwrap()["data"]["a"], "2");
+    let said = stage.said();
+    let Some(MemberMessage::WorkStatus(status)) = said.iter().find(|m| matches!(m, MemberMessage::WorkStatus(_)))
+    else {
+        panic!("nothing was said: {said:?}")
+    };
+    let applied = &status.conditions[0];
+    assert!(
+        applied.message.contains("ConfigMap app/d could not be removed"),
+        "{}",
+        applied.message
+    );
+    // It stays written down, and goes with the next attempt.
+    tokio::time::advance(std::time::Duration::from_secs(6)).await;
+    stage.pass().await;
+    assert_eq!(stage.member.get(&config_path("d")), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_alone_are_refreshed_now_and_then() {
+    let mut stage = Stage::new();
+    let careful = json!({"whenToApply": "IfNotDrifted", "comparisonOption": "FullComparison"});
+    stage.show(1, &json!({}), &careful, &[config("c", &json!({"a": "1"}))]);
+    stage.pass().await;
+    let mut theirs = stage.member.get(&config_path("c")).unwrap();
+    theirs["data"]["a"] = json!("2");
+    stage.member.put(&config_path("c"), theirs);
+    settle().await;
+    stage.pass().await;
+    assert_eq!(stage.conditions(), [("Applied".to_owned(), Status::False)]);
+    // Looked at again and again: the same drift is said again only after five minutes.
+    let mut said = 0;
+    for _ in 0..20 {
+        tokio::time::advance(std::time::Duration::from_secs(30)).await;
+        stage.clock.set(stage.clock.now() + jiff::SignedDuration::from_secs(30));
+        stage.pass().await;
+        said += stage.said().len();
+    }
+    assert!((1..=2).contains(&said), "{said} reports in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_somebody_keeps_changing_back_is_left_alone_for_a_while() {
+    let mut stage = Stage::new();
+    stage.show(1, &json!({}), &json!({}), &[config("c", &json!({"a": "1"}))]);
+    stage.pass().await;
+    stage.said();
+    let tamper = |stage: &Stage| {
+        let mut theirs = stage.member.get(&config_path("c")).unwrap();
+        theirs["data"]["a"] = json!("2");
+        theirs["metadata"]["managedFields"] = json!([{"manager": "rival", "time": "2026-01-01T00:00:00Z"}]);
+        stage.member.put(&config_path("c"), theirs);
+    };
+    let value = |stage: &Stage| stage.member.get(&config_path("c")).unwrap()["data"]["a"].clone();
+    for _ in 0..3 {
+        tamper(&stage);
+        settle().await;
+        stage.pass().await;
+        assert_eq!(value(&stage), "1");
+    }
+    let event = stage.said().into_iter().find_map(|message| match message {
+        MemberMessage::Event(event) => Some(event.message),
+        _ => None,
+    });
+    assert!(event.unwrap().contains("rival"));
+    tamper(&stage);
+    settle().await;
+    stage.pass().await;
+    assert_eq!(value(&stage), "2", "it is left alone");
+    stage.show(2, &json!({}), &json!({}), &[config("c", &json!({"a": "3"}))]);
+    stage.pass().await;
+    assert_eq!(value(&stage), "3", "a new generation is another matter");
+}
