@@ -20,7 +20,7 @@ use fleet_runtime::{
     lease::{self, Elector, State, Term},
     logs,
     metrics::Metrics,
-    options::{Bind, Hub, LeaseArgs},
+    options::{AdminArgs, Bind, Hub, LeaseArgs},
     shutdown::{self, Tasks},
     writes::Writes,
 };
@@ -82,21 +82,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     let health = Health::default();
     let mut tasks = Tasks::new(stop.clone());
 
-    let pages = Pages {
-        health: Some(health.clone()),
-        metrics: None,
-    };
-    if let Some(server) = Server::bind(&admin.health_probe_bind_address, pages).await? {
-        tasks.spawn_forever("health server", server.serve(stop.clone()));
-    }
-    let pages = Pages {
-        health: None,
-        metrics: Some(metrics.clone()),
-    };
-    if let Some(server) = Server::bind(&admin.metrics_bind_address, pages).await? {
-        tasks.spawn_forever("metrics server", server.serve(stop.clone()));
-    }
-
+    serve_pages(&admin, &health, &metrics, &stop, &mut tasks).await?;
     let client = client::connect(&client_args, USER_AGENT).await?;
     require_crds(&client, membership.enable_cluster_inventory_apis).await?;
     let writes = Writes::new("hub", &metrics);
@@ -171,6 +157,31 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         lease::lead(leadership, stop.clone(), move |term| Arc::clone(&leader).run(term)),
     );
     tasks.join().await?;
+    Ok(())
+}
+
+/// Health and metrics, each at its address.
+async fn serve_pages(
+    admin: &AdminArgs<Hub>,
+    health: &Health,
+    metrics: &Metrics,
+    stop: &CancellationToken,
+    tasks: &mut Tasks,
+) -> anyhow::Result<()> {
+    let pages = Pages {
+        health: Some(health.clone()),
+        metrics: None,
+    };
+    if let Some(server) = Server::bind(&admin.health_probe_bind_address, pages).await? {
+        tasks.spawn_forever("health server", server.serve(stop.clone()));
+    }
+    let pages = Pages {
+        health: None,
+        metrics: Some(metrics.clone()),
+    };
+    if let Some(server) = Server::bind(&admin.metrics_bind_address, pages).await? {
+        tasks.spawn_forever("metrics server", server.serve(stop.clone()));
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ async fn compare(site: &Site, theirs: &str, name: &str, case: &Case, group: &str
         api(namespace)
             .patch(object, &PatchParams::default(), &Patch::Merge(&free))
             .await?;
-        api(namespace).delete(object, &Default::default()).await?;
+        api(namespace).delete(object, &DeleteParams::default()).await?;
     }
     site.remove().await?;
     fleet_e2e::wait::until_gone(api(ours), object).await?;

@@ -15,7 +15,7 @@ use crate::site::{is, messages, on_site};
 fn a_change_of_an_immutable_field_is_refused_and_nothing_is_made_again() {
     on_site("immutable", |site| async move {
         let web = site.deployment("web", "nginx");
-        site.apply(&json!({}), &[web.clone()]).await?;
+        site.apply(&json!({}), std::slice::from_ref(&web)).await?;
         site.available().await?;
         let before = site.all::<Deployment>().get("web").await?.uid();
         let mut changed = web.clone();

@@ -57,7 +57,7 @@ impl FakeApi {
         let mut state = self.0.lock();
         let place = (prefix, namespace, name);
         match state.objects.remove(&place) {
-            Some(old) => state.change(place, old, &object, true),
+            Some(old) => state.change(place, &old, &object, true),
             None => state.create(place, object),
         };
     }
@@ -152,7 +152,7 @@ impl FakeApi {
                     (_, "/status") => json!({ "status": merged(old["status"].clone(), &body["status"]) }),
                     _ => body.clone(),
                 };
-                (200, state.change(place, old, &wanted, part == "/status"))
+                (200, state.change(place, &old, &wanted, part == "/status"))
             }
         }
     }
@@ -217,7 +217,7 @@ impl State {
         object
     }
 
-    fn change(&mut self, place: Place, old: Value, patch: &Value, status_only: bool) -> Value {
+    fn change(&mut self, place: Place, old: &Value, patch: &Value, status_only: bool) -> Value {
         self.version += 1;
         let mut new = merged(old.clone(), patch);
         if status_only && !patch["status"].is_null() {
@@ -245,7 +245,7 @@ impl State {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(1) + 1;
         let now = Clock::system().now_secs().to_string();
         let going = json!({ "metadata": { "deletionTimestamp": now, "generation": generation } });
-        (200, self.change(place.clone(), old, &going, false))
+        (200, self.change(place.clone(), &old, &going, false))
     }
 }
 
