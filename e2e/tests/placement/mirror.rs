@@ -47,7 +47,6 @@ async fn until_equal(ctx: &Ctx, crp: &Crp, namespace: &str) -> Result<ClusterRes
 }
 
 #[test]
-#[ignore = "the status copy is not written yet"]
 fn a_namespace_has_a_copy_of_its_placements_status() {
     scenario("mirror", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
@@ -91,7 +90,6 @@ fn a_namespace_has_a_copy_of_its_placements_status() {
 }
 
 #[test]
-#[ignore = "the status copy is not written yet"]
 fn a_copy_waits_for_its_namespace() {
     scenario("mirror-late", |ctx| async move {
         let namespace = ctx.name("late");
@@ -113,7 +111,6 @@ fn a_copy_waits_for_its_namespace() {
 }
 
 #[test]
-#[ignore = "the status copy is not written yet"]
 fn the_namespace_of_a_copy_never_changes() {
     scenario("mirror-moved", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;

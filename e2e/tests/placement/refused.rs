@@ -193,7 +193,6 @@ fn a_placement_that_was_right_keeps_what_it_had_when_its_selectors_turn_wrong() 
 }
 
 #[test]
-#[ignore = "kinds that appear later are not noticed yet"]
 fn a_kind_that_appears_later_is_placed_and_watched() {
     scenario("late-kind", |ctx| async move {
         // A group of its own, so that no other scenario sees the kind.

@@ -27,7 +27,6 @@ async fn with_flags(ctx: &Ctx, word: &str, flags: &[String], story: impl AsyncFn
 }
 
 #[test]
-#[ignore = "the flags have no effect yet"]
 fn flags_decide_what_can_be_placed() {
     scenario("flags", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
@@ -80,7 +79,6 @@ fn flags_decide_what_can_be_placed() {
 }
 
 #[test]
-#[ignore = "the flags have no effect yet"]
 fn the_flags_of_the_snapshot_delay_are_obeyed() {
     const DETECTED: &str = "kubernetes-fleet.io/next-resource-snapshot-candidate-detection-time";
     scenario("delay", |ctx| async move {
