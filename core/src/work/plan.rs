@@ -65,9 +65,12 @@ pub struct Patch {
     pub resource_version: Option<String>,
     /// Annotations to take away.
     pub annotations_gone: Vec<&'static str>,
+    /// Written after all creates, and after the patches of smaller waves: an object that moves is in its new Work before
+    /// it leaves the old one.
+    pub wave: usize,
 }
 
-/// What to write. First all creates and patches, then the deletes.
+/// What to write. First all creates, then the patches wave by wave, then the deletes.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     /// Works to create.
@@ -137,6 +140,7 @@ pub fn plan(owner: &Owner<'_>, rendering: &Rendering, existing: &[Existing]) -> 
             },
         }
     }
+    plan.order_patches(&own, &taken_over);
     for work in own.iter().filter(|work| !work.deleting && !kept.contains(&work.name)) {
         let successors: BTreeSet<_> = work.holds.iter().filter_map(|object| taken_over.get(object)).collect();
         let unsettled: Vec<String> = successors
@@ -154,6 +158,21 @@ pub fn plan(owner: &Owner<'_>, rendering: &Rendering, existing: &[Existing]) -> 
 }
 
 impl Plan {
+    /// Puts those who take an object over before those who give it away. Of two that swap, one has to be first.
+    fn order_patches(&mut self, own: &[&Existing], taken_over: &BTreeMap<&ObjectId, String>) {
+        let gives = |name: &str| -> BTreeSet<&str> {
+            let holds = own.iter().filter(|work| work.name == name).flat_map(|work| &work.holds);
+            let takers = holds.filter_map(|object| taken_over.get(object));
+            takers.map(String::as_str).filter(|taker| *taker != name).collect()
+        };
+        let names: Vec<String> = self.patches.iter().map(|patch| patch.wanted.name.clone()).collect();
+        let gives: BTreeMap<&str, BTreeSet<&str>> = names.iter().map(|name| (name.as_str(), gives(name))).collect();
+        let mut waves = BTreeMap::new();
+        for patch in &mut self.patches {
+            patch.wave = wave(&patch.wanted.name, &gives, &mut waves);
+        }
+    }
+
     fn touches(&self, name: &str) -> bool {
         self.creates.iter().any(|wanted| wanted.name == name)
             || self
@@ -161,6 +180,24 @@ impl Plan {
                 .iter()
                 .any(|patch| patch.wanted.name == name && patch.manifests)
     }
+}
+
+/// One more than the latest of those who take something over from it.
+fn wave<'a>(name: &str, gives: &BTreeMap<&'a str, BTreeSet<&'a str>>, known: &mut BTreeMap<&'a str, usize>) -> usize {
+    let Some((name, takers)) = gives.get_key_value(name) else {
+        return 0;
+    };
+    if let Some(wave) = known.get(name) {
+        return *wave;
+    }
+    // Whoever comes back here on the way is in a circle.
+    known.insert(*name, 0);
+    let mut own = 0;
+    for taker in takers.iter().filter(|taker| gives.contains_key(**taker)) {
+        own = own.max(wave(taker, gives, known) + 1);
+    }
+    known.insert(*name, own);
+    own
 }
 
 /// The existing Work for a piece: by name, for envelopes by label, since older releases gave them random names.
@@ -299,6 +336,7 @@ impl Patch {
             strategy: existing.apply_strategy != wanted.apply_strategy || existing.report_back != wanted.report_back,
             resource_version: existing.resource_version.clone(),
             annotations_gone,
+            wave: 0,
             wanted,
         };
         (patch.metadata || patch.manifests || patch.strategy).then_some(patch)

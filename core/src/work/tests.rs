@@ -318,6 +318,48 @@ fn works_that_nobody_wants_are_deleted_and_moved_objects_are_not_dropped_on_the_
 }
 
 #[test]
+fn an_object_is_taken_over_before_it_is_given_away() {
+    let (placement, spec) = (crp(), spec());
+    let inner = |name: &str| json!({ "x": config_map(name) });
+    let before = [
+        envelope("a", &inner("x")),
+        envelope("b", &inner("y")),
+        envelope("c", &inner("z")),
+    ];
+    let mut existing: Vec<_> = plan(&owner(&placement, &spec), &rendering(&before), &[])
+        .creates
+        .iter()
+        .map(stored)
+        .collect();
+    for (work, name) in existing[1..].iter_mut().zip(["x", "y", "z"]) {
+        work.holds
+            .insert(ObjectId::of(&RawJson::from(config_map(name))).unwrap());
+    }
+    let waves = |after: &[Value]| -> Vec<usize> {
+        let plan = plan(&owner(&placement, &spec), &rendering(after), &existing);
+        let wave = |work: &Existing| {
+            let patch = plan.patches.iter().find(|patch| patch.wanted.name == work.name);
+            patch.map_or(0, |patch| patch.wave)
+        };
+        existing[1..].iter().map(wave).collect()
+    };
+    // Everybody takes his neighbour's: a from b, b from c.
+    let shifted = [
+        envelope("a", &inner("y")),
+        envelope("b", &inner("z")),
+        envelope("c", &inner("new")),
+    ];
+    assert_eq!(waves(&shifted), [0, 1, 2]);
+    // A circle begins somewhere.
+    let turned = [
+        envelope("a", &inner("y")),
+        envelope("b", &inner("x")),
+        envelope("c", &inner("z")),
+    ];
+    assert_ne!(waves(&turned)[0], waves(&turned)[1]);
+}
+
+#[test]
 fn the_successor_of_a_moved_object_is_known_by_the_name_that_its_work_has() {
     let x = json!({ "x": config_map("x") });
     let (placement, spec) = (crp(), spec());

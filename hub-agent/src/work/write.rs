@@ -1,4 +1,6 @@
-//! Writes Works: creates and patches side by side, then what they replace is deleted.
+//! Writes Works: creates, then patches wave by wave, then what they replace is deleted.
+
+use std::collections::BTreeSet;
 
 use fleet_api::{annotations, cluster::AgentType, names::ClusterName, placement::Scope};
 use fleet_core::work::{Agent, Failure, Patch, Plan, Wanted, starts_with_finalizer};
@@ -20,14 +22,14 @@ pub(super) async fn works<S: Scope>(
     cluster: &ClusterName,
     plan: &Plan,
 ) -> Result<(), Failure> {
-    let creates = join_all(
-        plan.creates
-            .iter()
-            .map(|wanted| create(ctx, placement, cluster, wanted)),
-    );
-    let patches = join_all(plan.patches.iter().map(|change| patch(ctx, placement, cluster, change)));
-    let (made, changed) = futures::join!(creates, patches);
-    made.into_iter().chain(changed).collect::<Result<Vec<()>, Failure>>()?;
+    let creates = plan.creates.iter();
+    let mut written = join_all(creates.map(|wanted| create(ctx, placement, cluster, wanted))).await;
+    let waves: BTreeSet<usize> = plan.patches.iter().map(|change| change.wave).collect();
+    for wave in waves {
+        let patches = plan.patches.iter().filter(|change| change.wave == wave);
+        written.extend(join_all(patches.map(|change| patch(ctx, placement, cluster, change))).await);
+    }
+    written.into_iter().collect::<Result<Vec<()>, Failure>>()?;
     let deletes = plan.deletes.iter().map(|name| delete(ctx, placement, cluster, name));
     join_all(deletes)
         .await
