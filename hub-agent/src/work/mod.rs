@@ -121,11 +121,6 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         }
         Err(failure) => Err(failure),
     };
-    if let Err(failure) = &outcome
-        && let Some(event) = failure.event(&cluster.namespace())
-    {
-        tell(&ctx.shared.events, Context::<S>::scope(), &*binding, &event);
-    }
     // Of this generation only: Works of the content before say nothing about the one that came meanwhile.
     let generation = binding.meta().generation.unwrap_or_default();
     status::write(ctx, key, &placement, &cluster, generation, outcome.as_ref().err()).await?;
