@@ -316,9 +316,9 @@ fn a_change_after_a_quiet_time_is_frozen_at_once_and_a_burst_together() {
             .until_made("the last value", |list: &[ResourceSnapshot]| has(list, "9"))
             .await?;
         ensure!(made.len() <= 3, "nine edits made {} snapshots", made.len());
-        rp.until_step("Available", "True").await?;
+        let index = (made.len() - 1).to_string();
+        rp.until_available(&index).await?;
         // Taken back before it was frozen: as if it had not been.
-        let index = rp.status().await?.observed_resource_index;
         for value in ["10", "9"] {
             let edit = Patch::Merge(json!({ "data": { "key": value } }));
             maps.patch("settings", &PatchParams::default(), &edit).await?;

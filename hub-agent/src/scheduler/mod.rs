@@ -5,7 +5,11 @@
 
 mod write;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use fleet_api::{
     cluster::MemberCluster,
@@ -34,12 +38,18 @@ use crate::{
 /// How long the finalizer of a deleting binding is left to go together with the work generator's: mostly the Works are
 /// gone by then, and one write is saved for each cluster.
 const RELEASE_TOGETHER: Duration = Duration::from_secs(5);
+/// How long bindings may seem to outlive their placement.
+const ORPHANED: Duration = Duration::from_secs(5);
 /// A broken policy is looked at again from time to time: what is wrong may be repaired outside of what is watched.
 const PROBLEM_PAUSE: Duration = Duration::from_mins(1);
 
 /// What the scheduler remembers.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<Watchers<Key>>);
+pub(crate) struct Memory {
+    watchers: Mutex<Watchers<Key>>,
+    /// Placements that are gone although they have bindings that are not going, and since when.
+    left_behind: Mutex<HashMap<Key, Instant>>,
+}
 
 /// What asks for a decision.
 pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
@@ -91,7 +101,7 @@ async fn clusters<S: Scope>(ctx: &Context<S>) {
             .filter(|b| b.meta().deletion_timestamp.is_none() && b.spec().state != BindingState::Unscheduled)
             .filter_map(|binding| parent(&**binding))
             .collect();
-        for key in ctx.scheduler.0.lock().concerned(&seen, &placed) {
+        for key in ctx.scheduler.watchers.lock().concerned(&seen, &placed) {
             ctx.queues.schedule.add(key);
         }
     }
@@ -104,19 +114,18 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     let policy = ctx.latest_policy(key);
     let (Some(live), Some(policy)) = (live, policy) else {
         if live.is_none() {
-            ctx.scheduler.0.lock().remove(key);
+            ctx.scheduler.watchers.lock().remove(key);
         }
         if let Some(going) = placement.as_ref().filter(|p| p.meta().deletion_timestamp.is_some()) {
             delete(ctx, key, going).await?;
         }
         let bindings = ctx.family.bindings_of.get(key);
-        if placement.is_none() && bindings.iter().any(|b| b.meta().deletion_timestamp.is_none()) {
-            orphans(ctx, key).await?;
-        }
+        let left_behind = placement.is_none() && bindings.iter().any(|b| b.meta().deletion_timestamp.is_none());
+        let look = orphans(ctx, key, left_behind).await?;
         // Whatever is left of its bindings is going; nobody decides about them any more.
         let going = bindings.iter().filter(|b| b.meta().deletion_timestamp.is_some());
         let names: Vec<_> = going.map(|binding| binding.name_any()).collect();
-        return release(ctx, key, &names).await;
+        return Ok(sooner(release(ctx, key, &names).await?, look));
     };
     let name = key_of(key)?;
     let members = ctx.shared.members.all();
@@ -144,7 +153,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
             Interest::new(policy.spec().policy.as_ref(), key.namespace(), fulfilled),
         )
     };
-    ctx.scheduler.0.lock().set(key.clone(), interest);
+    ctx.scheduler.watchers.lock().set(key.clone(), interest);
 
     let released = release(ctx, key, &plan.release).await?;
     write::unschedule(ctx, key, &plan.vacate).await?;
@@ -167,17 +176,27 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     Ok(sooner(released, ctx.next(plan.look_again)))
 }
 
-/// Deletes bindings whose placement is gone: it went by somebody's force, without our finalizer. A store that does not
-/// have it is no proof; the API server is asked.
-async fn orphans<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<(), Error> {
-    let writer = &ctx.shared.writer;
-    if writer.exists::<S::Placement>(key).await? {
-        return Ok(());
+/// Deletes bindings that a placement has left behind: it went by somebody's force, without our finalizer. After our own
+/// deletion the watch needs a moment to show that they are going; and a store that does not have the placement is no
+/// proof, so the API server is asked.
+async fn orphans<S: Scope>(ctx: &Context<S>, key: &Key, left_behind: bool) -> Result<Next, Error> {
+    let memory = &ctx.scheduler.left_behind;
+    if !left_behind {
+        memory.lock().remove(key);
+        return Ok(Next::Wait);
     }
-    tracing::warn!("Deleting the bindings of a placement that is gone");
-    let selector = format!("{}={}", labels::PARENT_PLACEMENT, key.name());
-    writer.delete_all::<S::Binding>(key.namespace(), &selector, key).await?;
-    Ok(())
+    let since = *memory.lock().entry(key.clone()).or_insert_with(Instant::now);
+    if since.elapsed() < ORPHANED {
+        return Ok(Next::At(since + ORPHANED));
+    }
+    memory.lock().remove(key);
+    let writer = &ctx.shared.writer;
+    if !writer.exists::<S::Placement>(key).await? {
+        tracing::warn!("Deleting the bindings of a placement that is gone");
+        let selector = format!("{}={}", labels::PARENT_PLACEMENT, key.name());
+        writer.delete_all::<S::Binding>(key.namespace(), &selector, key).await?;
+    }
+    Ok(Next::Wait)
 }
 
 fn sooner(one: Next, other: Next) -> Next {
