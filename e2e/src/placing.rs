@@ -53,8 +53,11 @@ pub fn rolling(max_unavailable: &Value, max_surge: &Value) -> Value {
 pub async fn place(ctx: &Ctx, policy: Value, strategy: Value) -> Result<Placed> {
     let namespace = ctx.namespace("hub").await?;
     ctx.create_in("hub", &namespace, config_map("settings", "one")).await?;
+    // Under External only an update run takes snapshots.
+    let by_runs = strategy["type"] == "External";
     let spec = json!({ "resourceSelectors": whole_namespace(&namespace), "policy": policy, "strategy": strategy });
-    Placed::create(ctx, &ctx.name("crp"), spec).await?.settled().await
+    let placed = Placed::create(ctx, &ctx.name("crp"), spec).await?;
+    if by_runs { Ok(placed) } else { placed.settled().await }
 }
 
 /// Gives the ConfigMap of [`place`] another value.

@@ -266,5 +266,4 @@ fn old_groups(existing: &[Existing], current: u64, limit: usize, in_use: &dyn Fn
 }
 
 #[cfg(test)]
-#[path = "resource_tests.rs"]
 mod tests;

@@ -171,8 +171,8 @@ async fn take(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, step: &Ste
         Step::Patch(patch) => {
             note_overwrite(job, so_far);
             match tools.objects.patch(place, patch).await {
-                // Only right for the version it was made from, and nobody asked for that lock but us.
-                Err(refusal) if refusal.code == 409 && patch.locked => {
+                // Deleted meanwhile. Or only right for the version it was made from, and nobody asked for that lock but us.
+                Err(refusal) if refusal.code == 404 || refusal.code == 409 && patch.locked => {
                     so_far.live = tools.objects.get(place).await;
                     return None;
                 }

@@ -26,6 +26,9 @@ fn config(name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "app"}, "data": data})
 }
 
+/// Where the Work is on the hub.
+const WORK: &str = "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/fleet-member-east/works/w";
+
 struct Stage {
     hub: FakeApi,
     member: FakeApi,
@@ -89,6 +92,9 @@ impl Stage {
         });
         for (key, value) in more.as_object().unwrap() {
             work["metadata"][key] = value.clone();
+        }
+        if self.hub.get(WORK).is_none() {
+            self.hub.put(WORK, work.clone());
         }
         let work: fleet_api::placement::Work = serde_json::from_str(&work.to_string()).unwrap();
         self.applier.works.feed(Event::Applied(Seen::from(work)));
@@ -308,7 +314,7 @@ async fn changes_are_seen_and_own_writes_cause_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_running_applier_goes_from_work_to_report_and_back() {
     let stage = Stage::new();
-    let path = "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/fleet-member-east/works/w";
+    let path = WORK;
     let stop = tokio_util::sync::CancellationToken::new();
     let running = tokio::spawn(stage.applier.clone().run(stop.clone()));
     settle().await;

@@ -88,13 +88,25 @@ async fn errors_that_pass_end_converged() {
         stage.show(1, &json!({}), &json!({}), &[config("c", &json!({"a": "1"}))]);
         stage.member.fail_next(method, path, times, code);
         let mut rounds = 0;
-        while stage.applier.pass("w").await.is_err() {
+        while let Err(error) = stage.applier.pass("w").await {
             rounds += 1;
-            assert!(rounds < 3, "{method} {path} {code}");
+            assert!(rounds < 3, "{method} {path} {code}: {error:?}");
         }
         assert_eq!(stage.conditions(), good(), "{method} {path} {code}");
         assert!(stage.member.get(&config_path("c")).is_some());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_vanishes_under_a_patch_is_looked_at_again() {
+    let mut stage = Stage::new();
+    stage.show(1, &json!({}), &json!({}), &[config("c", &json!({"a": "1"}))]);
+    stage.pass().await;
+    stage.member.fail_next("PATCH", &config_path("c"), 1, 404);
+    stage.show(2, &json!({}), &json!({}), &[config("c", &json!({"a": "2"}))]);
+    stage.pass().await;
+    assert_eq!(stage.member.get(&config_path("c")).unwrap()["data"]["a"], "2");
+    assert_eq!(stage.conditions(), good());
 }
 
 #[tokio::test(start_paused = true)]
