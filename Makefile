@@ -14,8 +14,9 @@ FLEET_LOCAL := target/debug/fleet-local
 # The API alone is tested before the agents start, since they would answer to what the tests write.
 # Scenarios wait most of the time, so more of them than cores run at once.
 E2E_THREADS := --test-threads 6
-# These kill and restart what others use, or speak of every member there is: one at a time, with nobody else around.
-BREAKS_THE_FLEET := (binary(guides) + binary(membership_faults) + binary(placement_faults) + binary(rollout_faults) + binary(applier_faults) + binary(launcher) + binary(launcher_faults))
+# These kill and restart what others use, or speak of every member there is, or count what is written: one at a time, with
+# nobody else around.
+BREAKS_THE_FLEET := (binary(guides) + (binary(scheduling) & test(basics::)) + binary(membership_faults) + binary(placement_faults) + binary(rollout_faults) + binary(applier_faults) + binary(launcher) + binary(launcher_faults))
 NEXTEST = $(TOOLS)/bin/cargo-nextest nextest run --locked --profile $(NEXTEST_PROFILE)
 
 help: ## this list

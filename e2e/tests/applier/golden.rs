@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use fleet_e2e::wait;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -124,16 +125,25 @@ async fn compare(site: &Site, theirs: &str, name: &str, case: &Case, group: &str
         essence(&by_kubectl),
         essence(&by_us)
     );
-    let free = json!({"metadata": {"finalizers": null}});
+    // The agent would put finalizers of the manifest back as long as there is the Work.
+    let (works, default) = (site.works(), DeleteParams::default());
+    works.delete(&site.name, &default).await?;
+    api(theirs).delete(object, &default).await?;
     for namespace in [theirs, ours] {
-        api(namespace)
-            .patch(object, &PatchParams::default(), &Patch::Merge(&free))
-            .await?;
-        api(namespace).delete(object, &DeleteParams::default()).await?;
+        let going = |live: Option<&DynamicObject>| live.is_none_or(|o| o.metadata.deletion_timestamp.is_some());
+        let left = wait::until(api(namespace), object, "deleting", going).await?;
+        if left.is_some_and(|object| !object.finalizers().is_empty()) {
+            let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            match api(namespace).patch(object, &PatchParams::default(), &free).await {
+                // The garbage collector was faster with its own.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                other => drop(other?),
+            }
+        }
     }
-    site.remove().await?;
-    fleet_e2e::wait::until_gone(api(ours), object).await?;
-    fleet_e2e::wait::until_gone(api(theirs), object).await
+    wait::until_gone(works, &site.name).await?;
+    wait::until_gone(api(ours), object).await?;
+    wait::until_gone(api(theirs), object).await
 }
 
 #[test]
@@ -143,7 +153,7 @@ fn every_golden_case_ends_as_with_kubectl() {
         let definition: CustomResourceDefinition = serde_json::from_value(crate::apply::definition(&group))?;
         let definitions: Api<CustomResourceDefinition> = Api::all(site.client.clone());
         let name = site.ctx.create(site.cluster, definition).await?.name_any();
-        fleet_e2e::wait::until_present(definitions, &name, "established", |crd| {
+        wait::until_present(definitions, &name, "established", |crd| {
             let conditions = crd.status.as_ref().and_then(|s| s.conditions.as_ref());
             conditions.is_some_and(|list| list.iter().any(|c| c.type_ == "Established" && c.status == "True"))
         })
