@@ -59,6 +59,26 @@ pub fn pinned<K: Resource>(mut patch: Value, read: &K) -> Value {
     patch
 }
 
+/// What the API server makes of an object and a merge patch (RFC 7396). For whoever plays the API server in tests.
+pub fn applied(target: Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch.clone();
+    };
+    let mut target = match target {
+        Value::Object(target) => target,
+        _ => Map::new(),
+    };
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            let before = target.remove(key).unwrap_or(Value::Null);
+            target.insert(key.clone(), applied(before, value));
+        }
+    }
+    Value::Object(target)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -67,26 +87,6 @@ mod tests {
 
     use super::*;
     use crate::placement::ClusterResourcePlacement;
-
-    /// RFC 7396, as the API server does it.
-    fn apply(target: Value, patch: &Value) -> Value {
-        let Value::Object(patch) = patch else {
-            return patch.clone();
-        };
-        let mut target = match target {
-            Value::Object(target) => target,
-            _ => Map::new(),
-        };
-        for (key, value) in patch {
-            if value.is_null() {
-                target.remove(key);
-            } else {
-                let before = target.remove(key).unwrap_or(Value::Null);
-                target.insert(key.clone(), apply(before, value));
-            }
-        }
-        Value::Object(target)
-    }
 
     /// Objects with few different keys, so that two of them overlap, and no null outside lists.
     fn object() -> impl Strategy<Value = Value> {
@@ -109,7 +109,7 @@ mod tests {
         #[test]
         fn applying_the_patch_gives_the_new_state(old in object(), new in object()) {
             let patched = match merge_patch(&old, &new) {
-                Some(patch) => apply(old, &patch),
+                Some(patch) => applied(old, &patch),
                 None => old,
             };
             prop_assert_eq!(patched, new);
@@ -125,7 +125,7 @@ mod tests {
             let mut stored = old.clone();
             stored["unknown"] = unknown.clone();
             if let Some(patch) = merge_patch(&old, &new) {
-                stored = apply(stored, &patch);
+                stored = applied(stored, &patch);
             }
             prop_assert_eq!(&stored["unknown"], &unknown);
         }
@@ -158,6 +158,6 @@ mod tests {
         let mut expected = stored.clone();
         expected["metadata"]["finalizers"] = json!(["f"]);
         expected["spec"]["policy"]["numberOfClusters"] = json!(3);
-        assert_eq!(apply(stored, &patch), expected);
+        assert_eq!(applied(stored, &patch), expected);
     }
 }

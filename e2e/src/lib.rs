@@ -34,6 +34,19 @@ pub mod supervisor;
 pub mod targets;
 pub mod wait;
 
+/// Logs of a program go to stderr, short; `FLEET_LOG` says which instead of `usually`.
+pub fn log_to_stderr(usually: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FLEET_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usually));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
 /// Makes ring the TLS provider of this process. Called before every first use; later calls change nothing.
 pub fn install_crypto_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();

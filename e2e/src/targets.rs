@@ -17,9 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::Ctx;
 use crate::members::Member;
-
-/// The label by which a scenario's placements find its clusters.
-const LABEL: &str = "scenario";
+use crate::played::{LABEL, affinity};
 
 /// What a cluster says about a Work: its status, or nothing yet.
 pub type Answer = Arc<dyn Fn(&Work) -> Option<Value> + Send + Sync>;
@@ -79,8 +77,7 @@ impl Targets {
 
     /// The affinity that only they have.
     pub fn affinity(&self) -> Value {
-        let terms = json!([{ "labelSelector": { "matchLabels": { LABEL: self.ctx.prefix() } } }]);
-        json!({ "clusterAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "clusterSelectorTerms": terms } } })
+        affinity(&[(LABEL, self.ctx.prefix())])
     }
 
     /// Makes the n-th answer differently from now on, also about the Works that it has.

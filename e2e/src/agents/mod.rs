@@ -28,7 +28,7 @@ pub use chart::Chart;
 pub const NAMESPACE: &str = "fleet-system";
 /// The hub agent's process.
 pub const HUB_AGENT: &str = "hub/hub-agent";
-/// What a test must not wait minutes for.
+/// What a test must not wait minutes for; a killed leader is replaced in seconds.
 const HASTE: [&str; 5] = [
     "--leader-lease-duration=6s",
     "--leader-renew-deadline=4s",
@@ -94,10 +94,6 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
         format!("--channel-bind-address=127.0.0.1:{port}"),
         format!("--health-probe-bind-address=127.0.0.1:{health}"),
         format!("--metrics-bind-address=127.0.0.1:{metrics}"),
-        // A killed leader is replaced in seconds, not after the minute that suits a real hub.
-        "--leader-lease-duration=6s".to_owned(),
-        "--leader-renew-deadline=4s".to_owned(),
-        "--leader-retry-period=1s".to_owned(),
     ]);
     args.extend_from_slice(further_args);
     std::fs::write(port_file(fleet, process, "channel"), port.to_string())?;

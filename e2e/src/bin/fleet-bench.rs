@@ -42,15 +42,7 @@ struct Cli {
 /// Single-threaded: children die with the thread that started them (see `fleet_e2e::process`).
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("FLEET_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,kube_client=off,kube_runtime=off"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .without_time()
-        .init();
+    fleet_e2e::log_to_stderr("warn,kube_client=off,kube_runtime=off");
     fleet_e2e::install_crypto_provider();
     let cli = Cli::parse();
     let outcome = match &cli.inside {

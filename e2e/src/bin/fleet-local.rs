@@ -150,15 +150,7 @@ struct NodeArgs {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     // kube's own complaints about a server that is starting or stopping are expected here.
-    let filter = tracing_subscriber::EnvFilter::try_from_env("FLEET_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube_client=off,kube_runtime=off"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .without_time()
-        .init();
+    fleet_e2e::log_to_stderr("info,kube_client=off,kube_runtime=off");
     fleet_e2e::install_crypto_provider();
     match execute(Cli::parse().command).await {
         Ok(code) => ExitCode::from(code),

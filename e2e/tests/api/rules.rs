@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
+use fleet_api::patch;
 use fleet_e2e::harness::{Ctx, scenario};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -19,14 +20,13 @@ fn on_create() -> Vec<(&'static [&'static str], Value, &'static str)> {
     let only = "NamespaceWithResourceSelectors";
     let policy = |policy: Value| {
         // null removes what the example has, so that only these fields are left.
-        let mut all = json!({
+        let none = json!({
             "placementType": null, "clusterNames": null, "numberOfClusters": null, "affinity": null,
             "topologySpreadConstraints": null, "tolerations": null,
         });
-        merge(&mut all, &policy);
-        json!({ "policy": all })
+        json!({ "policy": patch::applied(none, &policy) })
     };
-    let stage = |stage: Value| json!({"stages": [merged(json!({"name": "one"}), &stage)]});
+    let stage = |stage: Value| json!({"stages": [patch::applied(json!({"name": "one"}), &stage)]});
     let exists_with_value = json!({"tolerations": [{"operator": "Exists", "key": "a", "value": "b"}]});
     let no_key = json!({"tolerations": [{"operator": "Equal", "value": "b"}]});
     vec![
@@ -254,7 +254,7 @@ fn an_object_that_breaks_a_rule_is_refused_with_its_message() {
             for plural in kinds {
                 let kind = kinds::find(plural);
                 let mut object = kind.named(&ctx, &namespace);
-                merge(&mut object["spec"], &changes);
+                object["spec"] = patch::applied(object["spec"].take(), &changes);
                 refused(&ctx, &kind, &namespace, &object, message).await?;
             }
         }
@@ -307,7 +307,7 @@ fn an_update_that_breaks_a_rule_is_refused_with_its_message() {
                 let mut object = kind.named(&ctx, &namespace);
                 let name = ctx.name(&i.to_string());
                 object["metadata"]["name"] = name.clone().into();
-                merge(&mut object["spec"], &before);
+                object["spec"] = patch::applied(object["spec"].take(), &before);
                 kind.create(&ctx, &namespace, object).await?;
                 let api = kind.api(&ctx, "v1beta1", &namespace).await?;
                 let patch = Patch::Merge(json!({ "spec": update }));
@@ -366,28 +366,4 @@ fn messages_of(schema: &Value, into: &mut BTreeSet<String>) {
         Value::Array(items) => items.iter().for_each(|value| messages_of(value, into)),
         _ => {}
     }
-}
-
-/// A JSON merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let target = target.as_object_mut().expect("it was just made one");
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
-
-fn merged(mut target: Value, patch: &Value) -> Value {
-    merge(&mut target, patch);
-    target
 }

@@ -3,11 +3,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use fleet_api::patch;
 use fleet_runtime::clock::Clock;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Where an object is: everything before the name but its namespace, namespace, name.
 type Place = (String, Option<String>, String);
@@ -149,7 +150,7 @@ impl FakeApi {
                 }
                 let wanted = match (method, part) {
                     ("PUT", _) => json!({ "status": body["status"] }),
-                    (_, "/status") => json!({ "status": merged(old["status"].clone(), &body["status"]) }),
+                    (_, "/status") => json!({ "status": patch::applied(old["status"].clone(), &body["status"]) }),
                     _ => body.clone(),
                 };
                 (200, state.change(place, &old, &wanted, part == "/status"))
@@ -219,7 +220,7 @@ impl State {
 
     fn change(&mut self, place: Place, old: &Value, patch: &Value, status_only: bool) -> Value {
         self.version += 1;
-        let mut new = merged(old.clone(), patch);
+        let mut new = patch::applied(old.clone(), patch);
         if status_only && !patch["status"].is_null() {
             new["status"] = patch["status"].clone();
         }
@@ -276,24 +277,4 @@ fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
     let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
                          "message": message, "metadata": {} });
     (code, status)
-}
-
-/// RFC 7396.
-fn merged(target: Value, patch: &Value) -> Value {
-    let Value::Object(patch) = patch else {
-        return patch.clone();
-    };
-    let mut target = match target {
-        Value::Object(target) => target,
-        _ => Map::new(),
-    };
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            let before = target.remove(key).unwrap_or(Value::Null);
-            target.insert(key.clone(), merged(before, value));
-        }
-    }
-    Value::Object(target)
 }

@@ -3,13 +3,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
+use fleet_api::{
+    cluster::{InternalMemberCluster, MemberCluster},
+    patch,
+};
 use fleet_runtime::cache::{Event, Store};
 use http::{Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::session::{HeldWork, Works};
 
@@ -217,7 +220,7 @@ impl FakeApi {
                 Some(new) => new,
                 None => return failure(422, "the patch does not apply"),
             },
-            _ => merge(old.clone(), body),
+            _ => patch::applied(old.clone(), body),
         };
         if patched["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] {
             return failure(409, "the object has been modified");
@@ -250,25 +253,6 @@ impl FakeApi {
 fn failure(code: u16, message: &str) -> (u16, Value) {
     let status = json!({ "kind": "Status", "status": "Failure", "message": message, "reason": message, "code": code });
     (code, status)
-}
-
-fn merge(target: Value, patch: &Value) -> Value {
-    let Value::Object(patch) = patch else {
-        return patch.clone();
-    };
-    let mut target = match target {
-        Value::Object(target) => target,
-        _ => Map::new(),
-    };
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            let before = target.remove(key).unwrap_or(Value::Null);
-            target.insert(key.clone(), merge(before, value));
-        }
-    }
-    Value::Object(target)
 }
 
 fn json_patch(mut target: Value, patch: &Value) -> Option<Value> {

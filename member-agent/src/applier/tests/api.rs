@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use fleet_api::patch;
 use http::{Request, Response, StatusCode};
 use hyper::body::Frame;
 use kube::client::Body;
@@ -177,7 +178,7 @@ impl State {
             return (201, self.store(&at, body.clone()));
         }
         let at = path.strip_suffix("/status").unwrap_or(path);
-        let Some(mut object) = self.objects.get(at).cloned() else {
+        let Some(object) = self.objects.get(at).cloned() else {
             return failure(404, "not found");
         };
         match method {
@@ -195,10 +196,7 @@ impl State {
                 }
                 (200, self.store(at, body.clone()))
             }
-            _ => {
-                merge(&mut object, body);
-                (200, self.store(at, object))
-            }
+            _ => (200, self.store(at, patch::applied(object, body))),
         }
     }
 }
@@ -224,24 +222,6 @@ impl hyper::body::Body for Answer {
             Self::Events(lines) => lines.poll_recv(cx),
         };
         next.map(|part| part.map(|part| Ok(Frame::data(part))))
-    }
-}
-
-/// RFC 7386.
-fn merge(into: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = json!({});
-    }
-    for (key, value) in fields {
-        if value.is_null() {
-            into.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut into[key.as_str()], value);
-        }
     }
 }
 
