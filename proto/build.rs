@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".")
         // Mirrored status is handed on as it came; sharing the receive buffer saves a copy of up to a megabyte.
         .bytes(".")
+        .codec_path("crate::codec::SmallBuffers")
         .compile_fds(descriptors)?;
     Ok(())
 }

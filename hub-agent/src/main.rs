@@ -3,6 +3,11 @@
 use clap::Parser;
 use fleet_runtime::{options::with_two_dashes, tls};
 use hub_agent::{hub, options::Options};
+use tikv_jemallocator::Jemalloc;
+
+/// A thousand sessions and long lists come and go: what they leave must not stay.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

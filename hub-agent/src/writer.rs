@@ -54,6 +54,9 @@ impl WriteError {
     }
 }
 
+/// A request, or why there is none.
+type Made = kube::Result<Request<Vec<u8>>>;
+
 /// Which part of an object is patched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -99,24 +102,23 @@ impl Writer {
         store: &Store<K>,
         key: &Key,
         group: &Key,
-        make: impl FnOnce() -> Option<serde_json::Result<RawJson>>,
+        make: impl FnOnce() -> Option<serde_json::Result<RawJson>> + Send,
     ) -> Result<Option<Arc<K>>, WriteError> {
         let params = PostParams {
             field_manager: Some(self.manager.to_owned()),
             ..PostParams::default()
         };
-        let request = || {
-            let body = make()?.map_err(kube::Error::SerdeError);
+        let mut make = Some(make);
+        let mut request = || {
+            let body = make.take()?()?.map_err(kube::Error::SerdeError);
             Some(body.and_then(|body| {
                 let body = body.as_str().as_bytes().to_vec();
                 path::<K>(key).create(&params, body).map_err(kube::Error::BuildRequest)
             }))
         };
-        match self.send(Lane::Objects, kind::<K>(), key, group, request).await {
-            None => Ok(None),
-            Some(Ok(created)) => Ok(Some(store.wrote(created))),
+        match self.send(Lane::Objects, kind::<K>(), key, group, &mut request).await {
             Some(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => Ok(None),
-            Some(Err(source)) => Err(failed::<K>("create", key, source)),
+            answer => stored("create", store, key, answer),
         }
     }
 
@@ -127,21 +129,19 @@ impl Writer {
         store: &Store<K>,
         key: &Key,
         group: &Key,
-        make: impl FnOnce() -> Option<serde_json::Result<RawJson>>,
+        make: impl FnOnce() -> Option<serde_json::Result<RawJson>> + Send,
     ) -> Result<Option<Arc<K>>, WriteError> {
         let params = PatchParams::apply(self.manager).force();
-        let request = || {
-            let body = make()?.map_err(kube::Error::SerdeError);
+        let mut make = Some(make);
+        let mut request = || {
+            let body = make.take()?()?.map_err(kube::Error::SerdeError);
             Some(body.and_then(|body| {
                 let request = path::<K>(key).patch(key.name(), &params, &Patch::Apply(body));
                 request.map_err(kube::Error::BuildRequest)
             }))
         };
-        match self.send(Lane::Objects, kind::<K>(), key, group, request).await {
-            None => Ok(None),
-            Some(Ok(applied)) => Ok(Some(store.wrote(applied))),
-            Some(Err(source)) => Err(failed::<K>("apply", key, source)),
-        }
+        let answer = self.send(Lane::Objects, kind::<K>(), key, group, &mut request).await;
+        stored("apply", store, key, answer)
     }
 
     /// Merge-patches the object as it is when its turn comes; `patch` gives none if there is nothing left to change.
@@ -151,7 +151,7 @@ impl Writer {
         key: &Key,
         group: &Key,
         part: Part,
-        patch: impl FnOnce(&K) -> Option<Value>,
+        patch: impl FnOnce(&K) -> Option<Value> + Send,
     ) -> Result<Option<Arc<K>>, WriteError> {
         let body = |found: &K| patch(found).map(|patch| Ok(RawJson::from(patch::pinned(patch, found))));
         self.patch_raw(store, key, group, part, body).await
@@ -164,7 +164,7 @@ impl Writer {
         key: &Key,
         group: &Key,
         part: Part,
-        patch: impl FnOnce(&K) -> Option<serde_json::Result<RawJson>>,
+        patch: impl FnOnce(&K) -> Option<serde_json::Result<RawJson>> + Send,
     ) -> Result<Option<Arc<K>>, WriteError> {
         let params = PatchParams {
             field_manager: Some(self.manager.to_owned()),
@@ -174,11 +174,9 @@ impl Writer {
             Part::Object => Lane::Objects,
             Part::Status => Lane::Status,
         };
-        let mut based_on = None;
-        let request = || {
-            let found = store.get(key)?;
-            let body = patch(&found)?.map_err(kube::Error::SerdeError);
-            based_on.clone_from(&found.meta().resource_version);
+        let mut patch = Some(patch);
+        let mut make = |found: &K| {
+            let body = patch.take()?(found)?.map_err(kube::Error::SerdeError);
             Some(body.and_then(|body| {
                 let (to, merge) = (path::<K>(key), Patch::Merge(body));
                 let request = match part {
@@ -188,8 +186,7 @@ impl Writer {
                 request.map_err(kube::Error::BuildRequest)
             }))
         };
-        let answer = self.send::<K>(lane, kind::<K>(), key, group, request).await;
-        self.settle(store, key, based_on, "patch", answer).await
+        self.change("patch", lane, store, key, group, &mut make).await
     }
 
     /// Replaces the status of the object as it is when its turn comes; `status` gives none if nothing is left to change.
@@ -199,19 +196,16 @@ impl Writer {
         store: &Store<K>,
         key: &Key,
         group: &Key,
-        status: impl FnOnce(&K) -> Option<serde_json::Result<Value>>,
+        status: impl FnOnce(&K) -> Option<serde_json::Result<Value>> + Send,
     ) -> Result<Option<Arc<K>>, WriteError> {
         let params = PostParams {
             field_manager: Some(self.manager.to_owned()),
             ..PostParams::default()
         };
-        let mut based_on = None;
-        let request = || {
-            let found = store.get(key)?;
-            let status = status(&found)?;
+        let mut status = Some(status);
+        let mut make = |found: &K| {
             let meta = found.meta();
-            based_on.clone_from(&meta.resource_version);
-            let body = status.and_then(|status| {
+            let body = status.take()?(found)?.and_then(|status| {
                 serde_json::to_vec(&json!({
                     "apiVersion": K::api_version(&()),
                     "kind": K::kind(&()),
@@ -229,29 +223,36 @@ impl Writer {
                 request.map_err(kube::Error::BuildRequest)
             }))
         };
-        let answer = self.send::<K>(Lane::Rollup, kind::<K>(), key, group, request).await;
-        self.settle(store, key, based_on, "replace the status of", answer).await
+        self.change("replace the status of", Lane::Rollup, store, key, group, &mut make)
+            .await
     }
 
-    /// Keeps an answer; after a conflict waits until the store knows what the other one wrote.
-    async fn settle<K: Written>(
+    /// Changes the object as it is when its turn comes; after a conflict waits until the store knows what the other one
+    /// wrote.
+    async fn change<K: Written>(
         &self,
+        verb: &'static str,
+        lane: Lane,
         store: &Store<K>,
         key: &Key,
-        based_on: Option<String>,
-        verb: &'static str,
-        answer: Option<kube::Result<K>>,
+        group: &Key,
+        make: &mut (dyn FnMut(&K) -> Option<Made> + Send),
     ) -> Result<Option<Arc<K>>, WriteError> {
+        let mut based_on = None;
+        let mut request = || {
+            let found = store.get(key)?;
+            based_on.clone_from(&found.meta().resource_version);
+            make(&found)
+        };
+        let answer = self.send(lane, kind::<K>(), key, group, &mut request).await;
         match answer {
-            None => Ok(None),
-            Some(Ok(answer)) => Ok(Some(store.wrote(answer))),
             Some(Err(source)) if is_not_found(&source) => Ok(None),
-            Some(Err(source)) => {
-                let error = failed::<K>(verb, key, source);
-                if error.is_conflict() {
+            answer => {
+                let outcome = stored(verb, store, key, answer);
+                if outcome.as_ref().is_err_and(WriteError::is_conflict) {
                     let _ = tokio::time::timeout(CATCH_UP, past(store, key, based_on)).await;
                 }
-                Err(error)
+                outcome
             }
         }
     }
@@ -271,25 +272,21 @@ impl Writer {
             }),
             ..DeleteParams::background()
         };
-        let target = Target::new(kind::<K>(), key.clone());
-        let answer = self.writes.write(Lane::Objects, target, group, || {
+        let mut request = || {
             // Nothing that is going or gone by now is deleted again.
             store
                 .get(key)
                 .filter(|found| found.meta().deletion_timestamp.is_none())?;
-            let request = path::<K>(key)
-                .delete(key.name(), &params)
-                .map_err(kube::Error::BuildRequest);
-            Some(async move { self.client.request_status::<K>(request?).await })
-        });
-        match answer.await {
+            let request = path::<K>(key).delete(key.name(), &params);
+            Some(request.map_err(kube::Error::BuildRequest))
+        };
+        let answer = self.send(Lane::Objects, kind::<K>(), key, group, &mut request).await;
+        match answer {
             None => Ok(false),
             Some(Ok(answer)) => {
-                // Finalizers hold it, or in a namespace's case what it contains.
-                match answer
-                    .left()
-                    .filter(|object| object.meta().deletion_timestamp.is_some())
-                {
+                // Finalizers hold it, or in a namespace's case what it contains; else the answer is a Status.
+                let object = serde_json::from_str::<K>(&answer).ok();
+                match object.filter(|object| object.meta().deletion_timestamp.is_some()) {
                     Some(going) => _ = store.wrote(going),
                     None => store.deleted(key, uid),
                 }
@@ -312,15 +309,11 @@ impl Writer {
             None => Key::cluster(labels),
         };
         let (params, list) = (DeleteParams::background(), ListParams::default().labels(labels));
-        let request = || {
-            let path = Path::new(K::url_path(&(), namespace));
-            Some(
-                path.delete_collection(&params, &list)
-                    .map_err(kube::Error::BuildRequest),
-            )
+        let mut request = || {
+            let request = Path::new(K::url_path(&(), namespace)).delete_collection(&params, &list);
+            Some(request.map_err(kube::Error::BuildRequest))
         };
-        let answer = self.send::<serde::de::IgnoredAny>(Lane::Objects, kind::<K>(), &key, group, request);
-        match answer.await {
+        match self.send(Lane::Objects, kind::<K>(), &key, group, &mut request).await {
             Some(Err(source)) => Err(failed::<K>("delete all", &key, source)),
             _ => Ok(()),
         }
@@ -331,7 +324,7 @@ impl Writer {
         let request = path::<K>(key)
             .get(key.name(), &GetParams::default())
             .map_err(kube::Error::BuildRequest);
-        let answer = async { self.client.request::<serde::de::IgnoredAny>(request?).await };
+        let answer = async { self.client.request_text(request?).await };
         match answer.await {
             Ok(_) => Ok(true),
             Err(source) if is_not_found(&source) => Ok(false),
@@ -339,21 +332,37 @@ impl Writer {
         }
     }
 
-    async fn send<T: DeserializeOwned>(
+    /// Sends what `make` makes when its turn has come. Knows no kind, so that it is compiled once and not for each.
+    async fn send(
         &self,
         lane: Lane,
         kind: &'static str,
         key: &Key,
         group: &Key,
-        request: impl FnOnce() -> Option<kube::Result<Request<Vec<u8>>>>,
-    ) -> Option<kube::Result<T>> {
+        make: &mut (dyn FnMut() -> Option<Made> + Send),
+    ) -> Option<kube::Result<String>> {
         let body = || {
-            let request = request()?;
-            Some(async move { self.client.request::<T>(request?).await })
+            let request = make()?;
+            Some(async move { self.client.request_text(request?).await })
         };
         self.writes
             .write(lane, Target::new(kind, key.clone()), group, body)
             .await
+    }
+}
+
+/// Keeps an answer.
+fn stored<K: Written>(
+    verb: &'static str,
+    store: &Store<K>,
+    key: &Key,
+    answer: Option<kube::Result<String>>,
+) -> Result<Option<Arc<K>>, WriteError> {
+    let Some(answer) = answer else { return Ok(None) };
+    let decoded = answer.and_then(|text| serde_json::from_str(&text).map_err(kube::Error::SerdeError));
+    match decoded {
+        Ok(object) => Ok(Some(store.wrote(object))),
+        Err(source) => Err(failed::<K>(verb, key, source)),
     }
 }
 

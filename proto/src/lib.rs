@@ -4,6 +4,7 @@
 //! [`convert`], which exist only if every field was there, well formed and within its bound. [`limits`] holds the
 //! bounds.
 
+mod codec;
 pub mod convert;
 mod invalid;
 pub mod limits;

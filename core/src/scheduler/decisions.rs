@@ -38,6 +38,21 @@ pub(super) fn selected(decisions: impl IntoIterator<Item = ClusterDecision>) -> 
         .collect()
 }
 
+/// Goes on with what was said before of clusters that were not picked, as far as they still are in the fleet: nobody looked
+/// at them again, and users still ask why.
+pub(super) fn keep_explanations(
+    list: &mut Vec<ClusterDecision>,
+    before: &[ClusterDecision],
+    exists: impl Fn(&str) -> bool,
+) {
+    let room = UNSELECTED_MAX.min(DECISIONS_MAX.saturating_sub(list.len()));
+    let listed: HashSet<String> = list.iter().map(|decision| decision.cluster_name.clone()).collect();
+    let kept = before.iter().filter(|decision| {
+        !decision.selected && !listed.contains(&decision.cluster_name) && exists(&decision.cluster_name)
+    });
+    list.extend(kept.take(room).cloned());
+}
+
 /// Goes on with clusters that others outscored, best first, and then with those that a filter rejected, by name. A cluster
 /// that is already listed is passed over, and the next one takes its room.
 pub(super) fn explain<'a>(

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use fleet_api::conditions::decision::{Rejection, Scores};
-use fleet_api::placement::PlacementPolicy;
+use fleet_api::placement::{ClusterDecision, PlacementPolicy};
 
 use super::classes::trim_order;
 use super::cycle::{Cycle, Selection, unschedule};
@@ -187,17 +187,26 @@ fn shrink(cycle: &Cycle<'_>, surplus: usize) -> Selection {
     selection.unschedule.extend(trim(&mut scheduled, from_scheduled));
     selection.unschedule.extend(trim(&mut bound, surplus - from_scheduled));
     selection.found = scheduled.len() + bound.len();
-    selection.decisions = decisions::selected(scheduled.iter().chain(&bound).map(|binding| binding.decision.clone()));
+    selection.decisions = listed(cycle, scheduled.iter().chain(&bound));
     selection
 }
 
 fn stay(cycle: &Cycle<'_>) -> Selection {
     let classes = &cycle.classes;
-    let kept = classes.bound.iter().chain(&classes.scheduled);
     Selection {
-        decisions: decisions::selected(kept.map(|binding| binding.decision.clone())),
+        decisions: listed(cycle, classes.bound.iter().chain(&classes.scheduled)),
         found: classes.current_count(),
         fulfilled: true,
         ..Selection::default()
     }
+}
+
+/// The decisions when nobody was picked: about those that stay, and what was said of the others before.
+fn listed<'a>(cycle: &Cycle<'_>, kept: impl Iterator<Item = &'a &'a Binding<'a>>) -> Vec<ClusterDecision> {
+    let mut list = decisions::selected(kept.map(|binding| binding.decision.clone()));
+    let before = cycle.world.snapshot.status.map(|status| &status.target_clusters[..]);
+    decisions::keep_explanations(&mut list, before.unwrap_or_default(), |cluster| {
+        cycle.fleet.get(cluster).is_some()
+    });
+    list
 }

@@ -126,6 +126,22 @@ impl Request {
     }
 }
 
+/// Without what members and leases cause whatever is placed.
+pub fn placing(requests: Vec<Request>) -> Vec<Request> {
+    let of_placements = |r: &Request| {
+        let resource = &r.object_ref.resource;
+        let others = [
+            "memberclusters",
+            "internalmemberclusters",
+            "clusterprofiles",
+            "leases",
+            "tokenreviews",
+        ];
+        !others.contains(&resource.as_str())
+    };
+    requests.into_iter().filter(of_placements).collect()
+}
+
 /// How many of each.
 pub fn tally<'a>(requests: impl IntoIterator<Item = &'a Request>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();

@@ -1,18 +1,22 @@
-//! `make bench`: figures of membership beside what they should be.
+//! `make bench`: figures beside what they should be.
 //!
 //! ```text
-//! fleet-bench ── a fleet of its own ── fleet-bench again, inside it ── rows ──► table, target/bench/membership.json
-//!                hub + 3 members: idle, writes, apply (real agents)
-//!                hub alone:       scale, restart      (one hub agent, simulated members over the real channel)
+//! fleet-bench ── fleets of its own ── fleet-bench again, inside each ── rows ──► table, target/bench/figures.json
+//!                hub + 3 members: idle, writes, place, apply (real agents)
+//!                hub alone:       scale, restart             (one hub agent, a thousand simulated members over the real channel)
+//!                hub alone:       fanout                     (the same with a hundred)
 //! ```
 //!
 //! Requests are counted from the hub's audit log, by user; CPU and memory come from /proc. Counts and ratios say more than
 //! times, which depend on the machine and on what else runs there.
 
+pub mod application;
 pub mod applier;
 pub mod audit;
+pub mod fanout;
 pub mod figures;
 pub mod hub;
+pub mod place;
 pub mod quiet;
 pub mod restart;
 pub mod scale;
@@ -37,21 +41,53 @@ pub enum Part {
     Idle,
     /// Requests to the hub per heartbeat, join and leave.
     Writes,
+    /// How soon placements reach real members, and what they ask of the hub.
+    Place,
     /// How soon Works are applied, available and gone, and what they take.
     Apply,
     /// Many simulated members against one hub agent.
     Scale,
     /// What a restart of the hub agent writes.
     Restart,
+    /// Placements on a hundred simulated members.
+    Fanout,
+}
+
+/// The fleet that parts need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Site {
+    /// Real members.
+    Real,
+    /// As many simulated members as are asked for.
+    Crowd,
+    /// A hundred simulated members, that the figures are theirs and not of what was measured before.
+    Hundred,
+}
+
+impl Site {
+    /// All, in the order in which they are built.
+    pub const ALL: [Self; 3] = [Self::Real, Self::Crowd, Self::Hundred];
 }
 
 impl Part {
     /// All, in the order in which they run.
-    pub const ALL: [Self; 5] = [Self::Idle, Self::Writes, Self::Apply, Self::Scale, Self::Restart];
+    pub const ALL: [Self; 7] = [
+        Self::Idle,
+        Self::Writes,
+        Self::Place,
+        Self::Apply,
+        Self::Scale,
+        Self::Restart,
+        Self::Fanout,
+    ];
 
-    /// Whether it needs real members.
-    pub fn is_real(self) -> bool {
-        matches!(self, Self::Idle | Self::Writes | Self::Apply)
+    /// Where it is measured.
+    pub fn site(self) -> Site {
+        match self {
+            Self::Idle | Self::Writes | Self::Place | Self::Apply => Site::Real,
+            Self::Scale | Self::Restart => Site::Crowd,
+            Self::Fanout => Site::Hundred,
+        }
     }
 }
 
@@ -82,8 +118,8 @@ pub const REAL_MEMBERS: u32 = 3;
 pub const PATIENCE: Duration = Duration::from_mins(12);
 
 /// The fleet that these parts need.
-pub fn clusters(real: bool) -> Vec<ClusterSpec> {
-    let mut clusters = ClusterSpec::fleet(if real { REAL_MEMBERS } else { 0 });
+pub fn clusters(site: Site) -> Vec<ClusterSpec> {
+    let mut clusters = ClusterSpec::fleet(if site == Site::Real { REAL_MEMBERS } else { 0 });
     clusters[0].audit = true;
     // One file: a rotated log would lose requests.
     clusters[0].apiserver_args.push("--audit-log-maxsize=4000".into());
@@ -93,36 +129,47 @@ pub fn clusters(real: bool) -> Vec<ClusterSpec> {
 /// Measures parts that need the same kind of fleet, inside of it.
 pub async fn measure(fleet: &Fleet, parts: &[Part], settings: Settings) -> Result<Vec<Row>> {
     let has = |part| parts.contains(&part);
-    let real = parts.first().context("nothing to measure")?.is_real();
+    let site = parts.first().context("nothing to measure")?.site();
     let hub = hub::Hub::start(fleet).await?;
     let mut rows = Vec::new();
-    if real {
-        let joined = writes::join_all(&hub).await?;
-        if has(Part::Idle) || has(Part::Writes) {
-            let quiet = quiet::watch(&hub, settings.window).await?;
-            if has(Part::Idle) {
-                rows.extend(quiet.usage_rows());
+    match site {
+        Site::Real => {
+            let joined = writes::join_all(&hub).await?;
+            if has(Part::Idle) || has(Part::Writes) {
+                let quiet = quiet::watch(&hub, settings.window).await?;
+                if has(Part::Idle) {
+                    rows.extend(quiet.usage_rows());
+                }
+                if has(Part::Writes) {
+                    rows.extend(quiet.write_rows());
+                    rows.extend(writes::content_change(&hub).await?);
+                    rows.extend(joined);
+                }
+            }
+            if has(Part::Place) {
+                rows.extend(place::measure(&hub).await?);
+            }
+            if has(Part::Apply) {
+                rows.extend(applier::measure(&hub).await?);
             }
             if has(Part::Writes) {
-                rows.extend(quiet.write_rows());
-                rows.extend(writes::content_change(&hub).await?);
-                rows.extend(joined);
+                rows.extend(writes::leave(&hub).await?);
             }
         }
-        if has(Part::Apply) {
-            rows.extend(applier::measure(&hub).await?);
+        Site::Crowd => {
+            let members = simulated::Members::new(&hub).await?;
+            rows.extend(scale::join(&hub, &members, settings, has(Part::Scale)).await?);
+            if has(Part::Scale) {
+                rows.extend(scale::steady(&hub, &members, settings).await?);
+            }
+            if has(Part::Restart) {
+                rows.extend(restart::measure(&hub, &members).await?);
+            }
         }
-        if has(Part::Writes) {
-            rows.extend(writes::leave(&hub).await?);
-        }
-    } else {
-        let members = simulated::Members::new(&hub).await?;
-        rows.extend(scale::join(&hub, &members, settings, has(Part::Scale)).await?);
-        if has(Part::Scale) {
-            rows.extend(scale::steady(&hub, &members, settings).await?);
-        }
-        if has(Part::Restart) {
-            rows.extend(restart::measure(&hub, &members).await?);
+        Site::Hundred => {
+            let members = simulated::Members::new(&hub).await?;
+            members.join(FIRST).await?;
+            rows.extend(fanout::measure(&hub, &members).await?);
         }
     }
     Ok(rows)

@@ -1,4 +1,4 @@
-//! Figures of membership on a fleet of its own.
+//! Figures, on fleets of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use fleet_e2e::agents;
 use fleet_e2e::bench::figures::{self, Row};
-use fleet_e2e::bench::{self, Part, Settings};
+use fleet_e2e::bench::{self, Part, Settings, Site};
 use fleet_e2e::fleet::Fleet;
 use fleet_e2e::launcher::run;
 
@@ -32,7 +32,7 @@ struct Cli {
     #[arg(long, env = "FLEET_BENCH_WINDOW", default_value_t = 75, value_parser = clap::value_parser!(u64).range(15..=600))]
     window: u64,
     /// Where the figures go as JSON.
-    #[arg(long, default_value = "target/bench/membership.json")]
+    #[arg(long, default_value = "target/bench/figures.json")]
     json: PathBuf,
     /// Used by the program itself: measure in the fleet that FLEET_DIR names, and write the figures here.
     #[arg(long, hide = true)]
@@ -67,17 +67,17 @@ async fn outside(cli: &Cli) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let mut rows: Vec<Row> = Vec::new();
     let mut failed = false;
-    for real in [true, false] {
+    for site in Site::ALL {
         let parts: Vec<_> = Part::ALL
             .into_iter()
-            .filter(|part| wanted(part) && part.is_real() == real)
+            .filter(|part| wanted(part) && part.site() == site)
             .collect();
         if parts.is_empty() {
             continue;
         }
-        let results = scratch.path().join(format!("{real}.json"));
+        let results = scratch.path().join(format!("{site:?}.json"));
         let command = command(cli, &parts, &results)?;
-        match run::run(&bench::clusters(real), &command).await {
+        match run::run(&bench::clusters(site), &command).await {
             Ok(0) => rows.extend(serde_json::from_slice::<Vec<Row>>(&std::fs::read(&results)?)?),
             Ok(code) => {
                 eprintln!("fleet-bench: measuring ended with {code}");

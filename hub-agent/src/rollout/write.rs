@@ -68,7 +68,7 @@ async fn write<S: Scope>(
     ctx: &Context<S>,
     placement: &Key,
     key: &Key,
-    change: impl FnOnce(&mut BindingSpec),
+    change: impl FnOnce(&mut BindingSpec) + Send,
 ) -> Result<Option<std::sync::Arc<S::Binding>>, Error> {
     let mut failed = None;
     let body = |found: &S::Binding| {

@@ -37,7 +37,7 @@ use crate::{
 
 /// How long the finalizer of a deleting binding is left to go together with the work generator's: mostly the Works are
 /// gone by then, and one write is saved for each cluster.
-const RELEASE_TOGETHER: Duration = Duration::from_secs(5);
+const RELEASE_TOGETHER: Duration = Duration::from_secs(30);
 /// How long bindings may seem to outlive their placement.
 const ORPHANED: Duration = Duration::from_secs(5);
 /// A broken policy is looked at again from time to time: what is wrong may be repaired outside of what is watched.

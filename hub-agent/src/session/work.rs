@@ -55,7 +55,7 @@ pub(super) async fn status(context: &Context, name: &str, report: &WorkReport) -
         let target = Target::new("Work", key.clone());
         // Members take turns, so that one with a thousand reports does not delay one with three.
         let group = Key::cluster(context.live.cluster.as_str());
-        let written = deps.writes.write(Lane::Status, target, &group, request).await;
+        let written = deps.writes.write(Lane::Reports, target, &group, request).await;
         match (written, decision) {
             (Some(Ok(work)), Some(Decision::Write { then, .. })) => {
                 deps.works.wrote(work);

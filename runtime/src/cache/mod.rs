@@ -47,7 +47,7 @@ use self::{
 pub use self::{
     changes::{Change, Changes},
     index::Index,
-    watch::{Selection, plain},
+    watch::{Events, Metadata, Selection, Source, plain},
 };
 use crate::key::Key;
 

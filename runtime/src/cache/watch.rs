@@ -2,11 +2,11 @@
 
 use std::{fmt, future::Future, time::Duration};
 
-use futures::{StreamExt, pin_mut};
+use futures::{StreamExt, TryFutureExt as _, stream::BoxStream};
 use kube::{
     Api, Resource,
     api::{ListParams, WatchParams},
-    core::{Status, WatchEvent},
+    core::{ObjectList, PartialObjectMeta, Status, WatchEvent},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
@@ -51,6 +51,64 @@ impl Default for Selection {
     }
 }
 
+/// Where the objects of a kind come from.
+pub trait Source: Send + Sync {
+    /// What arrives.
+    type Object: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static;
+
+    /// A page of them.
+    fn list(&self, params: &ListParams) -> impl Future<Output = kube::Result<ObjectList<Self::Object>>> + Send;
+
+    /// What happens to them after this version.
+    fn watch(
+        &self,
+        params: &WatchParams,
+        version: &str,
+    ) -> impl Future<Output = kube::Result<Events<Self::Object>>> + Send;
+}
+
+/// The events of a watch.
+pub type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
+
+/// Whole objects.
+impl<W> Source for Api<W>
+where
+    W: Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
+{
+    type Object = W;
+
+    fn list(&self, params: &ListParams) -> impl Future<Output = kube::Result<ObjectList<W>>> + Send {
+        Self::list(self, params)
+    }
+
+    fn watch(&self, params: &WatchParams, version: &str) -> impl Future<Output = kube::Result<Events<W>>> + Send {
+        Self::watch(self, params, version).map_ok(StreamExt::boxed)
+    }
+}
+
+/// Their metadata alone, which is all that the server sends then.
+#[derive(Debug)]
+pub struct Metadata<W>(pub Api<W>);
+
+impl<W> Source for Metadata<W>
+where
+    W: Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
+{
+    type Object = PartialObjectMeta<W>;
+
+    fn list(&self, params: &ListParams) -> impl Future<Output = kube::Result<ObjectList<Self::Object>>> + Send {
+        self.0.list_metadata(params)
+    }
+
+    fn watch(
+        &self,
+        params: &WatchParams,
+        version: &str,
+    ) -> impl Future<Output = kube::Result<Events<Self::Object>>> + Send {
+        self.0.watch_metadata(params, version).map_ok(StreamExt::boxed)
+    }
+}
+
 /// How an object is decoded that arrives as it is to be kept.
 ///
 /// # Errors
@@ -78,22 +136,19 @@ enum Failure {
 impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// Keeps the store like the API server. Never ends; whoever starts it drops it.
     ///
-    /// `W` is what arrives: the kind itself with [`plain`], its metadata, or a guard around it that decodes always.
-    pub async fn watch<W>(self, api: Api<W>, selection: Selection, decode: fn(W) -> Result<K, String>)
-    where
-        W: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
-    {
+    /// What arrives is the kind itself with [`plain`], its metadata, or a guard around it that decodes always.
+    pub async fn watch<S: Source>(self, source: S, selection: Selection, decode: fn(S::Object) -> Result<K, String>) {
         let mut from: Option<String> = None;
         let mut failures = 0;
         loop {
             let began = Instant::now();
             let outcome = match &mut from {
                 None => self
-                    .list(&api, &selection, decode)
+                    .list(&source, &selection, decode)
                     .await
                     .map(|version| from = Some(version)),
                 Some(version) => {
-                    let outcome = self.follow(&api, &selection, decode, version).await;
+                    let outcome = self.follow(&source, &selection, decode, version).await;
                     if outcome.is_ok() || began.elapsed() >= HEALTHY {
                         failures = 0;
                     }
@@ -123,15 +178,12 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         }
     }
 
-    async fn list<W>(
+    async fn list<S: Source>(
         &self,
-        api: &Api<W>,
+        source: &S,
         selection: &Selection,
-        decode: fn(W) -> Result<K, String>,
-    ) -> Result<String, Failure>
-    where
-        W: Resource + Clone + DeserializeOwned + fmt::Debug,
-    {
+        decode: fn(S::Object) -> Result<K, String>,
+    ) -> Result<String, Failure> {
         self.feed(Event::Restarted);
         let mut params = ListParams {
             label_selector: selection.labels.clone(),
@@ -140,7 +192,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             ..ListParams::default()
         };
         loop {
-            let page = answered(api.list(&params)).await?.map_err(Failure::List)?;
+            let page = answered(source.list(&params)).await?.map_err(Failure::List)?;
             for object in page.items {
                 self.feed(match opened(object, decode) {
                     Ok(object) => Event::Listed(object),
@@ -164,16 +216,13 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     }
 
     /// Follows one watch to its end, moving `version` along.
-    async fn follow<W>(
+    async fn follow<S: Source>(
         &self,
-        api: &Api<W>,
+        source: &S,
         selection: &Selection,
-        decode: fn(W) -> Result<K, String>,
+        decode: fn(S::Object) -> Result<K, String>,
         version: &mut String,
-    ) -> Result<(), Failure>
-    where
-        W: Resource + Clone + DeserializeOwned + fmt::Debug + 'static,
-    {
+    ) -> Result<(), Failure> {
         let params = WatchParams {
             label_selector: selection.labels.clone(),
             field_selector: selection.fields.clone(),
@@ -182,8 +231,9 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             ..WatchParams::default()
         };
         let began = Instant::now();
-        let events = answered(api.watch(&params, version)).await?.map_err(Failure::Watch)?;
-        pin_mut!(events);
+        let mut events = answered(source.watch(&params, version))
+            .await?
+            .map_err(Failure::Watch)?;
         if matches!(&*self.state().borrow(), State::Failing { .. }) {
             tracing::info!(kind = self.name(), "Watch works again");
         }

@@ -18,7 +18,9 @@ use crate::key::Key;
 /// fewer slots they would fall behind, members would look lost, and the writes that say so would make it worse.
 const HEARTBEATS: usize = 16;
 /// Every so many turns, the longest waiting goes first.
-const FAIR: u32 = 8;
+const FAIR: u32 = 32;
+/// While others wait, roll-ups pause for so many times as long as the last one took.
+const ROLLUP_PAUSE: u32 = 7;
 
 #[derive(Debug)]
 pub(super) struct Turns(Mutex<State>);
@@ -33,6 +35,22 @@ struct State {
     /// Those whose object is being written.
     blocked: HashMap<Target, VecDeque<Waiter>>,
     turn: u32,
+    rollups: Rollups,
+}
+
+/// The share of time that roll-ups take.
+#[derive(Debug, Default)]
+struct Rollups {
+    in_flight: usize,
+    /// They go last until then.
+    pause: Option<Instant>,
+}
+
+impl Rollups {
+    /// Whether it is others' turn, if there are any.
+    fn pause(&self, now: Instant) -> bool {
+        self.in_flight > 0 || self.pause.is_some_and(|until| now < until)
+    }
 }
 
 /// The waiters of a lane, by group.
@@ -59,6 +77,7 @@ pub(super) struct Slot {
     lane: Lane,
     target: Target,
     in_flight: usize,
+    since: Instant,
 }
 
 impl Slot {
@@ -70,7 +89,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(turns) = self.turns.take() {
-            turns.0.lock().release(self.lane, &self.target);
+            turns.0.lock().release(self.lane, &self.target, self.since);
             turns.grant();
         }
     }
@@ -85,6 +104,7 @@ impl Turns {
             lanes: Default::default(),
             blocked: HashMap::new(),
             turn: 0,
+            rollups: Rollups::default(),
         }))
     }
 
@@ -133,11 +153,12 @@ impl Turns {
                 lane,
                 target,
                 in_flight,
+                since: Instant::now(),
             };
             if let Err(mut slot) = grant.send(slot) {
                 // Not by dropping it, which would come back here for each waiter that has gone.
                 slot.turns = None;
-                self.0.lock().release(slot.lane, &slot.target);
+                self.0.lock().release(slot.lane, &slot.target, slot.since);
             }
         }
     }
@@ -156,8 +177,12 @@ impl State {
         }
     }
 
-    fn release(&mut self, lane: Lane, target: &Target) {
+    fn release(&mut self, lane: Lane, target: &Target, since: Instant) {
         self.used[pool(lane)] -= 1;
+        if lane == Lane::Rollup {
+            self.rollups.in_flight -= 1;
+            self.rollups.pause = Some(Instant::now() + since.elapsed() * ROLLUP_PAUSE);
+        }
         self.busy.remove(target);
         // All of them: the lanes differ, and whoever comes second is blocked again.
         for waiter in self.blocked.remove(target).unwrap_or_default() {
@@ -177,6 +202,7 @@ impl State {
             self.turn = self.turn.wrapping_add(1);
             self.busy.insert(waiter.target.clone());
             self.used[pool(lane)] += 1;
+            self.rollups.in_flight += usize::from(lane == Lane::Rollup);
             return Some((waiter, self.used[pool(lane)]));
         }
     }
@@ -189,15 +215,17 @@ impl State {
         if self.used[0] >= self.limit.get() {
             return None;
         }
+        let paused = self.rollups.pause(Instant::now());
         let mut lanes = Lane::ALL
             .into_iter()
-            .filter(|lane| *lane != Lane::Heartbeat)
+            .filter(|lane| *lane != Lane::Heartbeat && !(paused && *lane == Lane::Rollup))
             .filter(waiting);
-        if self.turn % FAIR == FAIR - 1 {
+        let next = if self.turn % FAIR == FAIR - 1 {
             lanes.min_by_key(|lane| self.lanes[*lane as usize].since())
         } else {
             lanes.next()
-        }
+        };
+        next.or_else(|| waiting(&Lane::Rollup).then_some(Lane::Rollup))
     }
 }
 
@@ -232,6 +260,8 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::FutureExt;
 
     use super::*;
@@ -280,7 +310,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lanes_go_in_order_and_groups_take_turns() {
         let turns = Arc::new(Turns::new());
-        turns.0.lock().turn = 8 - u32::try_from(START).unwrap() % 8;
         let slots = full(&turns);
         let waiting = vec![
             ("status", ask(&turns, Lane::Status, "s", "p")),
@@ -297,12 +326,60 @@ mod tests {
         let turns = Arc::new(Turns::new());
         let slots = full(&turns);
         let mut waiting = vec![("event", ask(&turns, Lane::Events, "e", "p"))];
-        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
         for n in 0..40 {
             waiting.push(("object", ask(&turns, Lane::Objects, &format!("o{n}"), "p")));
         }
         let order = order(waiting, slots);
-        assert!(order.iter().position(|name| *name == "event").unwrap() < 8, "{order:?}");
+        assert!(
+            order.iter().position(|name| *name == "event").unwrap() < 32,
+            "{order:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn roll_ups_take_an_eighth_of_the_time_while_others_wait() {
+        let turns = Arc::new(Turns::new());
+        let mut slots = full(&turns);
+        let mut first = ask(&turns, Lane::Rollup, "first", "p");
+        let mut second = ask(&turns, Lane::Rollup, "second", "p");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let mut objects: Vec<Turn> = (0..200)
+            .map(|n| ask(&turns, Lane::Objects, &format!("o{n}"), "p"))
+            .collect();
+        // One of these turns belongs to whoever waits longest.
+        let mut round = || {
+            for _ in 0..FAIR {
+                drop(slots.pop());
+                let granted = objects.iter_mut().position(|turn| match turn.now_or_never() {
+                    Some(slot) => {
+                        slots.push(slot);
+                        true
+                    }
+                    None => false,
+                });
+                granted.map(|at| objects.remove(at));
+            }
+        };
+        round();
+        let held = (&mut first).now_or_never().expect("it has waited longest");
+        round();
+        assert!((&mut second).now_or_never().is_none(), "one is in flight");
+        tokio::time::advance(Duration::from_millis(100)).await;
+        drop(held);
+        tokio::time::advance(Duration::from_millis(699)).await;
+        round();
+        assert!(
+            (&mut second).now_or_never().is_none(),
+            "others' turn, seven times as long"
+        );
+        tokio::time::advance(Duration::from_millis(2)).await;
+        round();
+        assert!((&mut second).now_or_never().is_some());
+        let mut third = ask(&turns, Lane::Rollup, "third", "p");
+        objects.clear();
+        slots.clear();
+        assert!((&mut third).now_or_never().is_some(), "nobody else waits");
     }
 
     #[tokio::test(start_paused = true)]

@@ -98,3 +98,21 @@ fn a_newer_status_is_not_moved_back() {
     hub.status.as_mut().unwrap().conditions[0].observed_generation = Some(5);
     assert!(!hub.plan().status_changed);
 }
+
+#[test]
+fn why_others_were_not_picked_is_still_said_when_nothing_changes_or_fewer_are_wanted() {
+    let mut hub = hub(Some(pick_n(2)));
+    hub.members = ["a", "b", "c"].map(member).into();
+    hub.members.push(member("tainted").taint("k", "v"));
+    let first = hub.run();
+    assert_eq!(decisions(&first), "+c +b -a -tainted");
+    let quiet = hub.run();
+    assert!(quiet.is_empty(), "nothing is said anew: {quiet:?}");
+    hub.members.retain(|member| member.name != "tainted");
+    assert!(
+        !decisions(&hub.run()).contains("tainted"),
+        "what is gone is not explained"
+    );
+    hub.number = Some("1".into());
+    assert!(decisions(&hub.run()).ends_with(" -a"), "the rest is");
+}

@@ -49,6 +49,10 @@ impl Gvk {
     pub(super) fn namespace() -> Self {
         Self::new("", "v1", "Namespace")
     }
+
+    pub(super) fn is_secret(&self) -> bool {
+        self.group.is_empty() && self.kind == "Secret"
+    }
 }
 
 impl From<&ApiResource> for Gvk {

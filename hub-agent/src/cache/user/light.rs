@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use fleet_core::selection::{Object, ObjectId};
 use kube::{
     Resource, ResourceExt as _,
-    core::{ApiResource, DynamicResourceScope, ObjectMeta},
+    core::{ApiResource, DynamicResourceScope, ObjectMeta, PartialObjectMeta},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,12 +17,22 @@ use super::kinds::Gvk;
 pub(super) struct Light {
     #[serde(default)]
     pub(super) metadata: ObjectMeta,
-    /// Of a Secret its type; nothing that other kinds call so is read.
+    /// Of a Secret its type, for which it is watched as a whole.
     #[serde(default, rename = "type")]
     type_: Option<Value>,
 }
 
 impl Light {
+    /// What arrives as metadata alone.
+    ///
+    /// # Errors
+    /// None.
+    #[expect(clippy::unnecessary_wraps, reason = "what a watch asks for")]
+    pub(super) fn of(object: PartialObjectMeta<Self>) -> Result<Self, String> {
+        let metadata = object.metadata;
+        Ok(Self { metadata, type_: None })
+    }
+
     /// Leaves out what nobody asks for.
     pub(super) fn prune(&mut self) {
         self.metadata.managed_fields = None;
@@ -33,11 +43,7 @@ impl Light {
 
     /// As selection sees it.
     pub(super) fn object(&self, gvk: &Gvk) -> Object {
-        let secret_type = self
-            .type_
-            .as_ref()
-            .and_then(Value::as_str)
-            .filter(|_| gvk.kind == "Secret");
+        let secret_type = self.type_.as_ref().and_then(Value::as_str).filter(|_| gvk.is_secret());
         Object {
             id: ObjectId {
                 group: gvk.group.clone(),

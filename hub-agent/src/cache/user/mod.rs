@@ -373,7 +373,12 @@ impl UserResources {
         let store = builder.build();
         let mut tasks = JoinSet::new();
         let api = Api::<Light>::all_with(self.client(), &served.api);
-        tasks.spawn(store.clone().watch(api, cache::Selection::default(), cache::plain));
+        let (mirror, all) = (store.clone(), cache::Selection::default());
+        if gvk.is_secret() {
+            tasks.spawn(mirror.watch(api, all, cache::plain));
+        } else {
+            tasks.spawn(mirror.watch(cache::Metadata(api), all, Light::of));
+        }
         let (inner, mut changes) = (Arc::downgrade(&self.0), store.subscribe());
         tasks.spawn(async move {
             loop {

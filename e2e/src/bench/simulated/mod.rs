@@ -1,6 +1,8 @@
 //! Simulated members: scripted clients of the real channel, each with a connection of its own. They share one identity,
 //! a ServiceAccount that all their MemberClusters name.
 
+mod works;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +13,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
 use fleet_api::{annotations, conditions};
-use fleet_proto::convert::{HubMessage, MemberMessage, Outcome, Properties, PropertyValue, ResourceUsage, Status};
+use fleet_proto::convert::{
+    Hello, HubMessage, MemberMessage, Outcome, Properties, PropertyValue, ResourceUsage, Status,
+};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -21,8 +25,9 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use self::works::Works;
 use super::hub::Hub;
 use super::{HEARTBEAT, now, progress};
 use crate::agents::NAMESPACE;
@@ -30,6 +35,8 @@ use crate::members::last_beat;
 use crate::scripted_member::{Address, ScriptedMember, condition, hello};
 
 const ACCOUNT: &str = "simulated-members";
+/// The label by which placements find them.
+pub const LABEL: &str = "simulated";
 /// MemberClusters created at once.
 const CREATES: usize = 16;
 /// Connecting, with a hub agent that is busy with a thousand others.
@@ -42,6 +49,7 @@ pub struct Members {
     client: Client,
     token: Arc<str>,
     board: Arc<Board>,
+    works: Arc<Works>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -155,12 +163,14 @@ impl Members {
             .create_token_request(ACCOUNT, &PostParams::default(), &request)
             .await?;
         let token = answer.status.map(|s| s.token).context("the hub issued no token")?;
-        let (board, mut tasks) = (Arc::<Board>::default(), JoinSet::new());
+        let (board, works, mut tasks) = (Arc::<Board>::default(), Arc::<Works>::default(), JoinSet::new());
         tasks.spawn(follow(client.clone(), board.clone()));
+        tasks.spawn(works.clone().follow(client.clone()));
         Ok(Self {
             client,
             token: token.into(),
             board,
+            works,
             tasks: Mutex::new(tasks),
         })
     }
@@ -198,7 +208,8 @@ impl Members {
         let identity = json!({"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE});
         let spec = json!({"identity": identity, "heartbeatPeriodSeconds": HEARTBEAT.as_secs()});
         stream::iter(range.map(|n| {
-            let object = json!({"metadata": {"name": format!("sim-{n:05}")}, "spec": spec.clone()});
+            let metadata = json!({"name": format!("sim-{n:05}"), "labels": {LABEL: "yes"}});
+            let object = json!({"metadata": metadata, "spec": spec.clone()});
             let api = api.clone();
             async move {
                 let object = serde_json::from_value::<MemberCluster>(object)?;
@@ -230,8 +241,17 @@ impl Members {
                 .seat(&name, |seat| std::mem::replace(&mut seat.spawned, true))
             {
                 spawned += 1;
-                let live = live(self.board.clone(), address, self.token.clone(), name);
-                self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(live);
+                let member = Member {
+                    name,
+                    address,
+                    token: self.token.clone(),
+                    board: self.board.clone(),
+                    works: self.works.clone(),
+                };
+                self.tasks
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .spawn(member.live());
             }
         }
         Ok(())
@@ -261,61 +281,95 @@ async fn follow(client: Client, board: Arc<Board>) {
     }
 }
 
-/// A member's life: sessions, and waits between them that grow and are jittered as a real agent's.
-async fn live(board: Arc<Board>, address: Address, token: Arc<str>, name: String) {
-    let mut failures = 0;
-    loop {
-        let ended = session(&board, &address, &token, &name).await;
-        let connected = board.seat(&name, |seat| seat.connected);
-        failures = if connected { 1 } else { failures + 1 };
-        let own = Duration::from_millis(200 << failures.min(6)).mul_f64(0.5 + 0.5 * fastrand::f64());
-        let wait = match ended {
-            Ok(retry_after) => {
-                board.ends(&name, "the hub closed the session");
-                retry_after.max(own)
-            }
-            Err(error) => {
-                board.ends(&name, &format!("{error:#}"));
-                own
-            }
-        };
-        sleep(wait).await;
-    }
+/// One of them.
+struct Member {
+    name: String,
+    address: Address,
+    token: Arc<str>,
+    board: Arc<Board>,
+    works: Arc<Works>,
 }
 
-async fn session(board: &Board, address: &Address, token: &str, name: &str) -> Result<Duration> {
-    let opening = async {
-        let mut member = ScriptedMember::dial(address, Some(token)).await?;
-        member.open(hello(name)).await?;
-        anyhow::Ok(member)
-    };
-    let mut member = timeout(OPENING, opening).await.context("no session in time")??;
-    board.seat(name, |seat| seat.connected = true);
-    board.beats(name);
-    member.beat().await;
-    let status = member.agent_status(vec![
-        condition("Joined", Status::True, "InternalMemberClusterJoined"),
-        condition("Healthy", Status::True, "InternalMemberClusterHealthy"),
-    ]);
-    let properties = properties(&member);
-    for report in [status, properties] {
-        let outcome = member.ask(report).await?;
-        if !matches!(outcome, Outcome::Persisted | Outcome::Unchanged) {
-            bail!("not stored: {outcome:?}");
+impl Member {
+    /// Its life: sessions, and waits between them that grow and are jittered as a real agent's.
+    async fn live(self) {
+        let (name, board) = (&self.name, &self.board);
+        let mut failures = 0;
+        loop {
+            let ended = self.session().await;
+            let connected = board.seat(name, |seat| seat.connected);
+            failures = if connected { 1 } else { failures + 1 };
+            let own = Duration::from_millis(200 << failures.min(6)).mul_f64(0.5 + 0.5 * fastrand::f64());
+            let wait = match ended {
+                Ok(retry_after) => {
+                    board.ends(name, "the hub closed the session");
+                    retry_after.max(own)
+                }
+                Err(error) => {
+                    board.ends(name, &format!("{error:#}"));
+                    own
+                }
+            };
+            sleep(wait).await;
         }
     }
-    let mut due = Instant::now();
-    loop {
-        due += HEARTBEAT.mul_f64(0.95 + 0.1 * fastrand::f64());
-        while let Ok(message) = timeout_at(due, member.next()).await {
-            match message? {
-                Some(HubMessage::Reject(reject)) => return Ok(Duration::from_millis(reject.retry_after_ms)),
-                None => return Ok(Duration::ZERO),
-                Some(_) => {}
-            }
-        }
+
+    async fn session(&self) -> Result<Duration> {
+        let (name, board) = (&self.name, &self.board);
+        let (known, mut works) = self.works.open(name);
+        let opening = async {
+            let mut member = ScriptedMember::dial(&self.address, Some(&self.token)).await?;
+            let hello = Hello {
+                works: known,
+                ..hello(name)
+            };
+            let accept = member.open(hello).await?;
+            anyhow::Ok((member, accept))
+        };
+        let (mut member, accept) = timeout(OPENING, opening).await.context("no session in time")??;
+        board.seat(name, |seat| seat.connected = true);
         board.beats(name);
         member.beat().await;
+        let status = member.agent_status(vec![
+            condition("Joined", Status::True, "InternalMemberClusterJoined"),
+            condition("Healthy", Status::True, "InternalMemberClusterHealthy"),
+        ]);
+        let properties = properties(&member);
+        for report in [status, properties] {
+            let outcome = member.ask(report).await?;
+            if !matches!(outcome, Outcome::Persisted | Outcome::Unchanged) {
+                bail!("not stored: {outcome:?}");
+            }
+        }
+        for report in self.works.reports(name, &accept.resend_works) {
+            member.say(report).await;
+        }
+        let mut due = Instant::now();
+        loop {
+            due += HEARTBEAT.mul_f64(0.95 + 0.1 * fastrand::f64());
+            loop {
+                tokio::select! {
+                    message = member.next() => match message? {
+                        Some(HubMessage::Reject(reject)) => return Ok(Duration::from_millis(reject.retry_after_ms)),
+                        Some(HubMessage::Resend { works, .. }) => {
+                            for report in self.works.reports(name, &works) {
+                                member.say(report).await;
+                            }
+                        }
+                        None => return Ok(Duration::ZERO),
+                        Some(_) => {}
+                    },
+                    Some(work) = works.recv() => {
+                        if let Some(report) = works::report(&work) {
+                            member.say(report).await;
+                        }
+                    }
+                    () = sleep_until(due) => break,
+                }
+            }
+            board.beats(name);
+            member.beat().await;
+        }
     }
 }
 
