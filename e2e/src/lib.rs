@@ -15,14 +15,15 @@ pub mod binaries;
 pub mod cluster;
 pub mod demo;
 pub mod disk;
+pub mod events;
 pub mod fleet;
+pub mod gizmos;
 pub mod harness;
 pub mod kubectl;
 pub mod launcher;
 pub mod lock;
 pub mod members;
 pub mod placements;
-pub mod placing;
 pub mod played;
 pub mod process;
 pub mod proxy;
@@ -31,8 +32,8 @@ pub mod rundir;
 mod scenarios;
 pub mod scripted_member;
 pub mod supervisor;
-pub mod targets;
 pub mod wait;
+pub mod works;
 
 /// Logs of a program go to stderr, short; `FLEET_LOG` says which instead of `usually`.
 pub fn log_to_stderr(usually: &str) {
@@ -50,4 +51,11 @@ pub fn log_to_stderr(usually: &str) {
 /// Makes ring the TLS provider of this process. Called before every first use; later calls change nothing.
 pub fn install_crypto_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// The time, as the API stores it.
+#[expect(clippy::disallowed_methods, reason = "tests of real processes have real time")]
+pub fn now() -> jiff::Timestamp {
+    let second = jiff::Timestamp::now().as_second();
+    jiff::Timestamp::from_second(second).unwrap_or_default()
 }

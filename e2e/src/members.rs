@@ -14,13 +14,14 @@ use fleet_api::{annotations, conditions, names};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Event, ServiceAccount};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::watcher;
 use serde_json::{Value, json};
 
 use crate::agents;
+use crate::cluster::certs::Pki;
+use crate::events::Events;
 use crate::harness::Ctx;
 use crate::process;
 use crate::scripted_member::{Address, ScriptedMember, hello};
@@ -156,6 +157,21 @@ impl Member {
         self.issue(Some(bound)).await
     }
 
+    /// A token that ends at this time, which may be sooner than any that the hub issues.
+    pub async fn token_until(&self, end: Timestamp) -> Result<String> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.ctx.hub().await?, agents::NAMESPACE);
+        let account = accounts.get(&self.account).await?;
+        let issuer = "https://kubernetes.default.svc";
+        Pki::open(&self.ctx.fleet().dir().join("pki").join("hub")).sign_token(&json!({
+            "iss": issuer, "aud": [issuer], "exp": end.as_second(),
+            "sub": format!("system:serviceaccount:{}:{}", agents::NAMESPACE, self.account),
+            "kubernetes.io": {
+                "namespace": agents::NAMESPACE,
+                "serviceaccount": {"name": self.account, "uid": account.metadata.uid},
+            },
+        }))
+    }
+
     async fn issue(&self, bound_object_ref: Option<BoundObjectReference>) -> Result<String> {
         let accounts = Api::<ServiceAccount>::namespaced(self.ctx.hub().await?, agents::NAMESPACE);
         let spec = TokenRequestSpec {
@@ -203,32 +219,28 @@ impl Member {
         Ok(scripted)
     }
 
-    /// Events about the MemberCluster, oldest first.
+    /// Events about the MemberCluster so far.
     pub async fn events(&self) -> Result<Vec<Event>> {
-        let api = Api::<Event>::namespaced(self.ctx.hub().await?, "default");
-        let list = api.list(&ListParams::default().fields(&self.event_fields())).await?;
-        let mut items = list.items;
-        items.sort_by_key(|event| {
-            let version = event.metadata.resource_version.as_deref().unwrap_or_default();
-            version.parse::<u64>().unwrap_or_default()
-        });
-        Ok(items)
+        self.told().await?.list().await
     }
 
     /// Waits for an Event about the MemberCluster.
     pub async fn until_event(&self, reason: &str) -> Result<Event> {
-        let api = Api::<Event>::namespaced(self.ctx.hub().await?, "default");
-        let selector = watcher::Config::default().fields(&self.event_fields());
-        let is = |event: &&Event| event.reason.as_deref() == Some(reason);
-        let found = wait::until_list_where(api, selector, &format!("Event {reason} of {}", self.name), |list| {
-            list.iter().any(|event| is(&event))
-        })
-        .await?;
-        Ok(found.iter().find(is).cloned().expect("waited for it"))
+        let found = self.told().await?.until(reason, &[]).await?;
+        let told = found.into_iter().find(|event| event.reason.as_deref() == Some(reason));
+        told.context("waited for it")
     }
 
-    fn event_fields(&self) -> String {
-        format!("involvedObject.kind=MemberCluster,involvedObject.name={}", self.name)
+    async fn told(&self) -> Result<Events> {
+        Events::about(&self.ctx, None, "MemberCluster", &self.name).await
+    }
+
+    /// How often its agent has told something, by the Events in its namespace.
+    pub async fn times_told(&self, reason: &str) -> Result<i32> {
+        let events = Api::<Event>::namespaced(self.ctx.hub().await?, &self.namespace());
+        let list = events.list(&ListParams::default()).await?.items;
+        let told = list.iter().filter(|event| event.reason.as_deref() == Some(reason));
+        Ok(told.map(|event| event.count.unwrap_or(1)).sum())
     }
 
     /// Writes a token where an agent of this member reads it.
@@ -295,6 +307,11 @@ pub fn of<'a>(mc: &'a MemberCluster, type_: &str) -> Option<&'a Condition> {
     mc.status
         .as_ref()
         .and_then(|status| conditions::find(&status.conditions, type_))
+}
+
+/// Whether a member has joined, and since when: alike as long as it has neither left nor joined again.
+pub fn membership(mc: &MemberCluster) -> Option<(String, Time)> {
+    of(mc, "Joined").map(|joined| (joined.status.clone(), joined.last_transition_time.clone()))
 }
 
 /// The last heartbeat of the member agent that the hub received.

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use fleet_api::cluster::MemberCluster;
-use fleet_api::placement::{ApplyStrategyType, Work};
+use fleet_api::placement::{ApplyStrategyType, BindingState, Work};
 use futures::StreamExt as _;
 use futures::future::try_join_all;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
@@ -21,6 +21,8 @@ use tokio::task::JoinHandle;
 use crate::agents;
 use crate::harness::Ctx;
 use crate::members::Member;
+use crate::now;
+use crate::works::manifests;
 
 /// The label by which a scenario's placements find its own members.
 pub const LABEL: &str = "scenario";
@@ -37,6 +39,8 @@ pub enum Act {
     Unavailable,
     /// Cannot apply anything.
     Broken,
+    /// Cannot apply the first so many objects.
+    Failing(usize),
     /// Applies everything, and somebody has changed all of it.
     Drifted,
     /// Reports a difference for every object.
@@ -147,6 +151,17 @@ impl Cast {
         self.ctx.name(word)
     }
 
+    /// Members' names.
+    pub fn names(&self, words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| self.name(word)).collect()
+    }
+
+    /// Members' names with the state that their bindings are to have.
+    pub fn in_state(&self, words: &[&str], state: &BindingState) -> Vec<(String, BindingState)> {
+        let names = self.names(words).into_iter();
+        names.map(|name| (name, state.clone())).collect()
+    }
+
     /// What a member does from now on, also with the Works that it has.
     pub fn act(&self, words: &[&str], act: Act) {
         let mut acts = self.script.acts();
@@ -169,8 +184,7 @@ impl Cast {
 
     /// Onto these.
     pub fn only(&self, words: &[&str]) -> Value {
-        let names: Vec<_> = words.iter().map(|word| self.name(word)).collect();
-        json!({ "placementType": "PickFixed", "clusterNames": names })
+        json!({ "placementType": "PickFixed", "clusterNames": self.names(words) })
     }
 
     /// The required affinity to this scenario's members.
@@ -201,13 +215,6 @@ pub fn report(age: SignedDuration, healthy: bool) -> Value {
         "lastReceivedHeartbeat": at,
         "conditions": [condition("Joined", true), condition("Healthy", healthy)],
     }] })
-}
-
-/// The time, as the API stores it.
-#[expect(clippy::disallowed_methods, reason = "a test of real time")]
-pub fn now() -> Timestamp {
-    let second = Timestamp::now().as_second();
-    Timestamp::from_second(second).unwrap_or_default()
 }
 
 /// Answers every Work of the script's members, once for each generation and act.
@@ -252,99 +259,78 @@ async fn play(client: Client, script: Arc<Script>) {
 
 /// Says for a member what has become of a Work.
 pub async fn answer(client: &Client, work: &Work, act: Act) -> Result<()> {
-    let diffs = work
-        .spec
-        .apply_strategy
-        .as_ref()
-        .is_some_and(|strategy| strategy.type_ == ApplyStrategyType::ReportDiff);
-    let generation = work.metadata.generation.unwrap_or_default();
-    let since = now();
-    let condition = |type_: &str, status: &str, reason: &str| {
+    let status = status(work, act);
+    let namespace = work.namespace().unwrap_or_default();
+    let api: Api<Work> = Api::namespaced(client.clone(), &namespace);
+    let patch = Patch::Merge(json!({ "status": status }));
+    api.patch_status(&work.name_any(), &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+fn status(work: &Work, act: Act) -> Value {
+    let strategy = work.spec.apply_strategy.as_ref();
+    let diffs = strategy.is_some_and(|strategy| strategy.type_ == ApplyStrategyType::ReportDiff);
+    let (generation, since) = (work.metadata.generation, now());
+    let condition = |(type_, status, reason): &(&str, &str, &str)| {
         json!({
             "type": type_, "status": status, "reason": reason, "message": "", "observedGeneration": generation,
             "lastTransitionTime": since,
         })
     };
-    let (works, objects) = match act {
+    let all = |list: &[(&str, &str, &str)]| list.iter().map(condition).collect::<Vec<_>>();
+    let (applied, object_applied) = (
+        ("Applied", "True", "WorkAppliedCompletely"),
+        ("Applied", "True", "Applied"),
+    );
+    let failed = (
+        all(&[("Applied", "False", "WorkNotAppliedCompletely")]),
+        all(&[("Applied", "False", "FailedToApply")]),
+    );
+    let (whole, objects) = match act {
         _ if diffs => (
-            vec![condition("DiffReported", "True", "WorkDiffReportedCompleted")],
-            vec![condition("DiffReported", "True", "ObjectDiffReportCompleted")],
+            all(&[("DiffReported", "True", "WorkDiffReportedCompleted")]),
+            all(&[("DiffReported", "True", "ObjectDiffReportCompleted")]),
         ),
-        Act::Broken => (
-            vec![condition("Applied", "False", "WorkNotAppliedCompletely")],
-            vec![condition("Applied", "False", "FailedToApply")],
-        ),
+        Act::Broken | Act::Failing(_) => failed,
         Act::Unavailable => (
-            vec![
-                condition("Applied", "True", "WorkAppliedCompletely"),
-                condition("Available", "False", "WorkNotAvailableYet"),
-            ],
-            vec![
-                condition("Applied", "True", "Applied"),
-                condition("Available", "False", "NotYetAvailable"),
-            ],
+            all(&[applied, ("Available", "False", "WorkNotAvailableYet")]),
+            all(&[object_applied, ("Available", "False", "NotYetAvailable")]),
         ),
         Act::Untrackable => (
-            vec![
-                condition("Applied", "True", "WorkAppliedCompletely"),
-                condition("Available", "True", "WorkNotTrackable"),
-            ],
-            vec![condition("Applied", "True", "Applied")],
+            all(&[applied, ("Available", "True", "WorkNotTrackable")]),
+            all(&[object_applied]),
         ),
-        _ => (
-            vec![
-                condition("Applied", "True", "WorkAppliedCompletely"),
-                condition("Available", "True", "WorkAvailable"),
-            ],
-            vec![
-                condition("Applied", "True", "Applied"),
-                condition("Available", "True", "Available"),
-            ],
+        Act::Available | Act::Drifted | Act::Different | Act::Silent => (
+            all(&[applied, ("Available", "True", "WorkAvailable")]),
+            all(&[object_applied, ("Available", "True", "Available")]),
         ),
     };
-    let patch = json!([{ "path": "/data/key", "valueInMember": "member", "valueInHub": "hub" }]);
-    let manifests = work
-        .spec
-        .workload
-        .manifests
-        .iter()
-        .enumerate()
-        .map(|(ordinal, manifest)| {
-            let object = serde_json::to_value(manifest).unwrap_or_default();
-            let text = |pointer: &str| {
-                object
-                    .pointer(pointer)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_owned()
-            };
-            let api_version = text("/apiVersion");
-            let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-            let mut entry = json!({
-                "identifier": {
-                    "ordinal": ordinal, "group": group, "version": version, "kind": text("/kind"),
-                    "name": text("/metadata/name"), "namespace": text("/metadata/namespace"),
-                },
-                "conditions": objects,
-            });
-            if act == Act::Drifted {
-                entry["driftDetails"] = json!({
-                    "observationTime": since, "observedInMemberClusterGeneration": 2, "firstDriftedObservedTime": since,
-                    "observedDrifts": patch,
-                });
-            }
-            if act == Act::Different {
-                entry["diffDetails"] = json!({
-                    "observationTime": since, "observedInMemberClusterGeneration": 2, "firstDiffedObservedTime": since,
-                    "observedDiffs": patch,
-                });
-            }
-            entry
+    let differs = json!([{ "path": "/data/key", "valueInMember": "member", "valueInHub": "hub" }]);
+    let manifests = manifests(work).into_iter().enumerate().map(|(ordinal, object)| {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
+        let mut entry = json!({
+            "identifier": {
+                "ordinal": ordinal, "group": group, "version": version, "kind": text("/kind"),
+                "name": text("/metadata/name"), "namespace": text("/metadata/namespace"),
+            },
+            "conditions": objects,
         });
-    let status = json!({ "status": { "conditions": works, "manifestConditions": manifests.collect::<Vec<_>>() } });
-    let namespace = work.namespace().unwrap_or_default();
-    let api: Api<Work> = Api::namespaced(client.clone(), &namespace);
-    api.patch_status(&work.name_any(), &PatchParams::default(), &Patch::Merge(status))
-        .await?;
-    Ok(())
+        let details = |observed: &str, first: &str| {
+            json!({
+                "observationTime": since, "observedInMemberClusterGeneration": 2, first: since, observed: differs,
+            })
+        };
+        match act {
+            Act::Failing(count) if ordinal >= count => entry["conditions"] = json!(all(&[object_applied])),
+            Act::Drifted => entry["driftDetails"] = details("observedDrifts", "firstDriftedObservedTime"),
+            Act::Different => entry["diffDetails"] = details("observedDiffs", "firstDiffedObservedTime"),
+            _ => {}
+        }
+        entry
+    });
+    // Of objects that are all well there is nothing to say, and of thousands it would not fit.
+    let manifests: Vec<_> = manifests.filter(|_| act != Act::Available).collect();
+    json!({ "conditions": whole, "manifestConditions": manifests })
 }

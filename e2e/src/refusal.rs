@@ -23,6 +23,8 @@ pub struct Rule<'a> {
     pub resource: &'a str,
     /// CEL over `object`, `oldObject` and `request`: which ones.
     pub condition: String,
+    /// `Invalid`: as it is, it is never accepted. `Forbidden`: it may be some day.
+    pub reason: &'a str,
 }
 
 /// Makes the API server refuse these on the hub, and waits until it does.
@@ -39,6 +41,7 @@ pub async fn refuse(ctx: &Ctx, rules: &[Rule<'_>]) -> Result<()> {
         group: "rbac.authorization.k8s.io",
         resource: "clusterroles",
         condition,
+        reason: "Invalid",
     };
     policy(ctx, &probe).await?;
     let manifest = format!("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {name}\n");
@@ -74,7 +77,7 @@ async fn policy(ctx: &Ctx, rule: &Rule<'_>) -> Result<()> {
         "failurePolicy": "Fail",
         "matchConstraints": { "resourceRules": [matched] },
         "matchConditions": [{ "name": "ours", "expression": rule.condition }],
-        "validations": [{ "expression": "false", "message": WORDS }],
+        "validations": [{ "expression": "false", "message": WORDS, "reason": rule.reason }],
     } });
     ctx.create::<ValidatingAdmissionPolicy>("hub", serde_json::from_value(policy)?)
         .await?;

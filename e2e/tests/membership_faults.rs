@@ -6,29 +6,28 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::{AgentType, MemberCluster};
-use fleet_e2e::agents::{self, HUB_AGENT};
+use fleet_e2e::agents::{self, API_SERVER, HUB_AGENT};
 use fleet_e2e::binaries;
 use fleet_e2e::cluster::certs::Pki;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::members::{Member, SILENCE, of};
+use fleet_e2e::members::{Member, SILENCE, membership, of, of_agent};
 use fleet_e2e::proxy::Proxy;
 use fleet_e2e::scripted_member::{Address, ScriptedMember};
 use fleet_e2e::wait;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
-const API_SERVER: &str = "hub/kube-apiserver";
+/// The cluster whose own parts are taken away.
+const SHAKEN: &str = "member-2";
 
 /// Every member beats again, and nobody was ever thought lost or joined anew.
 async fn undisturbed(ctx: &Ctx, before: &[MemberCluster]) -> Result<()> {
     for mc in before {
         let member = Member::named(ctx, mc.metadata.name.as_deref().context("a name")?);
         let after = member.next_beat().await?;
-        let joined = |mc: &MemberCluster| of(mc, "Joined").map(|c| (c.status.clone(), c.last_transition_time.clone()));
-        ensure!(joined(mc) == joined(&after), "{}: joined anew", member.name);
+        ensure!(membership(mc) == membership(&after), "{}: joined anew", member.name);
         let uid = mc.metadata.uid.as_deref();
         let events = member.events().await?;
         let lost = events.iter().find(|e| {
@@ -60,19 +59,16 @@ fn a_hub_agent_killed_at_any_moment_goes_on_where_it_was() {
     scenario("hub-killed", |ctx| async move {
         let before = fleet_members(&ctx).await?;
         for _ in 0..2 {
-            ctx.fleet().kill(HUB_AGENT).await?;
-            ctx.fleet().start_again(HUB_AGENT).await?;
+            ctx.fleet().crash(HUB_AGENT).await?;
         }
         // In the middle of a join.
         let member = Member::create(&ctx, "m").await?;
-        ctx.fleet().kill(HUB_AGENT).await?;
-        ctx.fleet().start_again(HUB_AGENT).await?;
+        ctx.fleet().crash(HUB_AGENT).await?;
         let scripted = member.join_scripted().await?;
         // And of a leave.
         drop(scripted);
         member.delete().await?;
-        ctx.fleet().kill(HUB_AGENT).await?;
-        ctx.fleet().start_again(HUB_AGENT).await?;
+        ctx.fleet().crash(HUB_AGENT).await?;
         member.until_gone().await?;
         undisturbed(&ctx, &before).await
     });
@@ -143,20 +139,43 @@ fn a_restart_of_the_hubs_api_server_loses_no_report() {
     });
 }
 
-async fn helm() -> Result<PathBuf> {
-    binaries::find_or_build_helm().await
+#[test]
+fn an_api_server_that_is_not_ready_and_then_gone_is_told_with_its_code() {
+    scenario("not-ready", |ctx| async move {
+        let before = fleet_members(&ctx).await?;
+        let member = Member::create(&ctx, "m").await?;
+        member.join_agent(SHAKEN).await?;
+        member.until_condition("Healthy", "True").await?;
+        let says = async |code: u16| {
+            let wanted = format!("health probe failed with status code {code}");
+            member
+                .until(&wanted, |mc| {
+                    of_agent(mc, "Healthy").is_some_and(|c| c.status == "False" && c.message == wanted)
+                })
+                .await
+        };
+        // Without its store it answers, and says itself that it is not ready.
+        let (store, server) = (format!("{SHAKEN}/etcd"), format!("{SHAKEN}/kube-apiserver"));
+        ctx.fleet().kill(&store).await?;
+        says(500).await?;
+        ctx.fleet().kill(&server).await?;
+        says(0).await?;
+        for _ in 0..3 {
+            member.next_beat().await?;
+        }
+        ctx.fleet().start_again(&store).await?;
+        ctx.fleet().start_again(&server).await?;
+        member.until_condition("Healthy", "True").await?;
+        // One Event for what has changed, which is its health and not the code.
+        let told = member.times_told("InternalMemberClusterUnhealthy").await?;
+        ensure!(told == 1, "{told} Events for one change");
+        Member::named(&ctx, SHAKEN).until_condition("Healthy", "True").await?;
+        undisturbed(&ctx, &before).await
+    });
 }
 
-async fn leader(ctx: &Ctx) -> Result<String> {
-    let leases = Api::<Lease>::namespaced(ctx.hub().await?, agents::NAMESPACE);
-    let lease = wait::until_present(leases, "136224848560.hub.fleet.azure.com", "held", |lease| {
-        lease
-            .spec
-            .as_ref()
-            .is_some_and(|s| s.holder_identity.as_deref().is_some_and(|h| !h.is_empty()))
-    })
-    .await?;
-    Ok(lease.spec.and_then(|s| s.holder_identity).unwrap_or_default())
+async fn helm() -> Result<PathBuf> {
+    binaries::find_or_build_helm().await
 }
 
 #[test]
@@ -164,7 +183,7 @@ fn members_go_over_to_another_replica_of_the_hub_agent() {
     scenario("fail-over", |ctx| async move {
         let before = fleet_members(&ctx).await?;
         let fleet = ctx.fleet();
-        let first_holder = leader(&ctx).await?;
+        let first = agents::until_leader(fleet, "").await?;
         let second = format!("hub/{}", ctx.name("replica"));
         agents::start_hub_agent(fleet, &helm().await?, &second, &["--pod-name=replica".to_owned()]).await?;
         let member = Member::create(&ctx, "m").await?;
@@ -181,12 +200,7 @@ fn members_go_over_to_another_replica_of_the_hub_agent() {
         proxy.turn_to(&other).await?;
         member.next_beat().await?;
         ctx.fleet().kill(HUB_AGENT).await?;
-        let leases = Api::<Lease>::namespaced(ctx.hub().await?, agents::NAMESPACE);
-        wait::until_present(leases, "136224848560.hub.fleet.azure.com", "another holder", |lease| {
-            let holder = lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref());
-            holder.is_some_and(|h| !h.is_empty() && h != first_holder)
-        })
-        .await?;
+        agents::until_leader(fleet, &first).await?;
         member.next_beat().await?;
         // The new leader does the leader's work.
         let late = Member::create(&ctx, "late").await?;

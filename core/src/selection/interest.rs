@@ -11,6 +11,7 @@ use fleet_api::names::Scope;
 use fleet_api::placement::{ResourceSelector, SelectionScope};
 
 use super::Object;
+use super::select::services;
 use crate::scheduler::Selector;
 
 /// The selectors of all placements of one scope, by what they may match. `P` names a placement.
@@ -67,7 +68,8 @@ impl<P: Clone + Ord + Hash> Interests<P> {
     /// cannot be used matches nothing; selecting reports it.
     pub fn set(&mut self, placement: &P, namespace: Option<&str>, selectors: &[ResourceSelector]) {
         self.remove(placement);
-        for selector in selectors {
+        let services = selectors.iter().filter_map(services);
+        for selector in selectors.iter().cloned().chain(services) {
             let kind = Place {
                 namespace: namespace.map(Into::into),
                 group: selector.group.clone(),
@@ -153,7 +155,12 @@ mod tests {
     use crate::selection::{ObjectId, touches};
 
     fn selector() -> impl Strategy<Value = ResourceSelector> {
-        let kind = prop_oneof![Just("Namespace"), Just("ConfigMap"), Just("ClusterRole")];
+        let kind = prop_oneof![
+            Just("Namespace"),
+            Just("ConfigMap"),
+            Just("ClusterRole"),
+            Just("Endpoints")
+        ];
         let what = prop_oneof![
             prop_oneof![Just("a"), Just("b")].prop_map(|name| json!({ "name": name })),
             prop_oneof![Just("red"), Just("blue")]
@@ -192,9 +199,10 @@ mod tests {
     }
 
     fn objects() -> impl Strategy<Value = (Object, Option<Object>)> {
-        let parent = prop::option::of(object("Namespace", Just("")));
+        let parent = prop::option::of(object("Namespace", Just(""))).boxed();
         prop_oneof![
-            (object("ConfigMap", prop_oneof![Just("a"), Just("b")]), parent),
+            (object("ConfigMap", prop_oneof![Just("a"), Just("b")]), parent.clone()),
+            (object("Service", prop_oneof![Just("a"), Just("b")]), parent),
             (object("ClusterRole", Just("")), Just(None)),
             (object("Namespace", Just("")), Just(None)),
         ]

@@ -313,7 +313,7 @@ pub fn is_never_selected(object: &Object, rules: &Rules, service_exists: &dyn Fn
 /// Group and kind decide, not the version: changes are seen in the version that the watch speaks. A selector that
 /// cannot be used matches nothing here; selecting reports it.
 pub fn touches(scope: Scope, selectors: &[ResourceSelector], object: &Object, parent: Option<&Object>) -> bool {
-    let matches = |selector: &ResourceSelector, object: &Object| {
+    let alike = |selector: &ResourceSelector, object: &Object| {
         selector.group == object.id.group
             && selector.kind == object.id.kind
             && (selector.name.is_empty() || selector.name == object.id.name)
@@ -321,6 +321,9 @@ pub fn touches(scope: Scope, selectors: &[ResourceSelector], object: &Object, pa
                 .label_selector
                 .as_ref()
                 .is_none_or(|labels| Selector::new(labels).is_ok_and(|selector| selector.matches(&object.labels)))
+    };
+    let matches = |selector: &ResourceSelector, object: &Object| {
+        alike(selector, object) || services(selector).is_some_and(|services| alike(&services, object))
     };
     if scope == Scope::Namespaced || object.id.namespace.is_empty() {
         return selectors.iter().any(|selector| matches(selector, object));
@@ -330,6 +333,16 @@ pub fn touches(scope: Scope, selectors: &[ResourceSelector], object: &Object, pa
             .iter()
             .filter(|selector| selector.selection_scope != SelectionScope::NamespaceOnly);
         whole.into_iter().any(|selector| matches(selector, parent))
+    })
+}
+
+/// Endpoints are selected while no Service has their name: these are the Services that matter to a selector.
+pub(super) fn services(selector: &ResourceSelector) -> Option<ResourceSelector> {
+    let is_endpoints = selector.group.is_empty() && selector.kind == "Endpoints";
+    is_endpoints.then(|| ResourceSelector {
+        kind: "Service".to_owned(),
+        label_selector: None,
+        ..selector.clone()
     })
 }
 

@@ -322,7 +322,17 @@ fn a_changed_object_finds_its_placements() {
     let only = selectors(&json!([namespace("app", "NamespaceOnly")]));
     // Another version of the kind than the watch speaks.
     let maps = selectors(&json!([{ "group": "", "version": "v2", "kind": "ConfigMap" }]));
+    // A Service takes the Endpoints of its name, whatever its labels.
+    let (endpoints, taking, other) = (
+        selectors(&json!([{
+            "group": "", "version": "v1", "kind": "Endpoints", "name": "web",
+        }])),
+        object("/Service/app/web"),
+        object("/Service/app/other"),
+    );
     for (scope, list, object, parent, expected) in [
+        (Scope::Namespaced, &endpoints, &taking, Some(&app), true),
+        (Scope::Namespaced, &endpoints, &other, Some(&app), false),
         (Scope::Cluster, &by_label, &app, None, true),
         (Scope::Cluster, &by_label, &inner, Some(&app), true),
         (Scope::Cluster, &by_label, &inner, None, false),

@@ -80,18 +80,13 @@ impl Existing {
     }
 
     pub(super) fn owner_text(&self) -> String {
-        let label = |key| self.label(key).unwrap_or("unknown");
+        let Some(placement) = self.label(labels::PARENT_PLACEMENT) else {
+            return "no placement".to_owned();
+        };
+        let binding = self.label(labels::PARENT_BINDING).unwrap_or("unknown");
         match self.label(labels::PARENT_PLACEMENT_NAMESPACE) {
-            Some(namespace) => format!(
-                "ResourcePlacement {namespace}/{} (binding {})",
-                label(labels::PARENT_PLACEMENT),
-                label(labels::PARENT_BINDING)
-            ),
-            None => format!(
-                "ClusterResourcePlacement {} (binding {})",
-                label(labels::PARENT_PLACEMENT),
-                label(labels::PARENT_BINDING)
-            ),
+            Some(namespace) => format!("ResourcePlacement {namespace}/{placement} (binding {binding})"),
+            None => format!("ClusterResourcePlacement {placement} (binding {binding})"),
         }
     }
 

@@ -135,11 +135,9 @@ impl Failure {
             | Self::BadRule(_)
             | Self::Override(_)
             | Self::EnvelopeOverride { .. }
-            | Self::Oversized { .. }
-            // The end of the old Work is an event.
-            | Self::Terminating { .. }
-            | Self::NameTaken { .. } => Recovery::Edit,
+            | Self::Oversized { .. } => Recovery::Edit,
             Self::Envelope(bad) if !bad.retry() => Recovery::Edit,
+            // Also where a name is taken: the end of somebody else's Work is no event of this binding's.
             _ => Recovery::Retry,
         }
     }
@@ -220,7 +218,7 @@ mod tests {
                 },
                 "WorkSynchronized Failed to synchronize the work to the latest: works.placement.kubernetes-fleet.io \
                  \"crp-work\" already exists",
-                false,
+                true,
             ),
             (
                 Failure::DuplicateEnvelope {

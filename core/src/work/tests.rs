@@ -434,6 +434,7 @@ fn a_name_that_another_scope_has_taken_is_reported() {
         "works.placement.kubernetes-fleet.io \"app.rp-work\" already exists; it belongs to ResourcePlacement app/rp \
          (binding crp-c1-1)"
     );
+    assert_eq!(plan.failures[0].recovery(), Recovery::Retry);
 }
 
 #[test]

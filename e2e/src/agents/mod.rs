@@ -10,6 +10,7 @@ use fleet_api::cluster::MemberCluster;
 use fleet_api::conditions;
 use futures::future::try_join_all;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
@@ -28,6 +29,10 @@ pub use chart::Chart;
 pub const NAMESPACE: &str = "fleet-system";
 /// The hub agent's process.
 pub const HUB_AGENT: &str = "hub/hub-agent";
+/// The process of the hub's API server.
+pub const API_SERVER: &str = "hub/kube-apiserver";
+/// The Lease of the hub agents.
+const LEASE: &str = "136224848560.hub.fleet.azure.com";
 /// What a test must not wait minutes for; a killed leader is replaced in seconds.
 const HASTE: [&str; 5] = [
     "--leader-lease-duration=6s",
@@ -112,6 +117,33 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
             ready_within: std::time::Duration::from_mins(1),
         })
         .await
+}
+
+/// Tells a story with a hub agent that has further flags. Afterwards it is as it was.
+pub async fn with_hub_flags(
+    fleet: &Fleet,
+    flags: &[impl AsRef<str>],
+    story: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    let helm = binaries::find_or_build_helm().await?;
+    let flags: Vec<_> = flags.iter().map(|flag| flag.as_ref().to_owned()).collect();
+    fleet.stop_process(HUB_AGENT).await?;
+    start_hub_agent(fleet, &helm, HUB_AGENT, &flags).await?;
+    let outcome = story().await;
+    fleet.stop_process(HUB_AGENT).await?;
+    start_hub_agent(fleet, &helm, HUB_AGENT, &[]).await?;
+    outcome
+}
+
+/// Waits until a hub agent leads that is not this one; gives its identity.
+pub async fn until_leader(fleet: &Fleet, not: &str) -> Result<String> {
+    let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+    let leases = Api::<Lease>::namespaced(fleet.client("hub").await?, NAMESPACE);
+    let lease = wait::until_present(leases, LEASE, "held by another", |lease| {
+        holder(lease).is_some_and(|holder| !holder.is_empty() && holder != not)
+    })
+    .await?;
+    holder(&lease).context("waited for it")
 }
 
 fn port_file(fleet: &Fleet, process: &str, of: &str) -> PathBuf {

@@ -4,11 +4,14 @@ use std::fs;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    date_time_ymd,
+    SigningKey as _, date_time_ymd,
 };
+use serde_json::{Value, json};
 
 /// Long before and long after any run: a local fleet is thrown away, its certificates are never renewed.
 const VALID_FROM: (i32, u8, u8) = (2020, 1, 1);
@@ -93,6 +96,21 @@ impl Pki {
         Ok(this)
     }
 
+    /// What was made in `dir`.
+    pub fn open(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    /// A token with these claims, signed as the cluster signs those of ServiceAccounts. For claims that it would not make
+    /// itself: what it issues lives for ten minutes at least.
+    pub fn sign_token(&self, claims: &Value) -> Result<String> {
+        let key = KeyPair::from_pem(&self.read("service-account.key")?)?;
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", part(&json!({"alg": "ES256", "typ": "JWT"})), part(claims));
+        let signature = of_fixed_size(&key.sign(signed.as_bytes())?).context("no ECDSA signature")?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
     /// The path of one file.
     pub fn path(&self, file: &str) -> String {
         self.dir.join(file).display().to_string()
@@ -161,6 +179,20 @@ fn params(user: &str, group: Option<&str>) -> CertificateParams {
 fn date(params: &mut CertificateParams) {
     params.not_before = date_time_ymd(VALID_FROM.0, VALID_FROM.1, VALID_FROM.2);
     params.not_after = date_time_ymd(VALID_TO.0, VALID_TO.1, VALID_TO.2);
+}
+
+/// An ECDSA signature as tokens have it. ASN.1 has its two numbers as short as they can be, a token in 32 bytes each.
+fn of_fixed_size(asn1: &[u8]) -> Option<[u8; 64]> {
+    let mut numbers = [0; 64];
+    let mut rest = asn1.get(2..)?;
+    for number in numbers.chunks_exact_mut(32) {
+        let (length, after) = (usize::from(*rest.get(1)?), rest.get(2..)?);
+        let (digits, next) = after.split_at_checked(length)?;
+        let digits = &digits[digits.len().saturating_sub(32)..];
+        number[32 - digits.len()..].copy_from_slice(digits);
+        rest = next;
+    }
+    Some(numbers)
 }
 
 #[cfg(test)]

@@ -141,6 +141,12 @@ impl Fleet {
         self.ask(&Request::Kill(process.to_owned())).await
     }
 
+    /// Kills a process and starts it again, as whoever restarts what has crashed.
+    pub async fn crash(&self, process: &str) -> Result<()> {
+        self.kill(process).await?;
+        self.start_again(process).await
+    }
+
     /// Freezes a process: its connections stay open and nothing answers.
     pub async fn pause(&self, process: &str) -> Result<()> {
         self.ask(&Request::Pause(process.to_owned())).await

@@ -1,6 +1,6 @@
 //! What becomes of a Work that nothing stands in the way of.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, ensure};
 use fleet_api::conditions;
 use fleet_api::placement::AppliedWork;
 use fleet_e2e::wait;
@@ -299,26 +299,11 @@ fn what_is_removed_is_removed_only_as_far_as_it_is_ours() {
 #[test]
 fn a_quiet_work_stays_as_it_is() {
     on_site("quiet", |site| async move {
-        site.apply(
-            &json!({}),
-            &[site.config("c", &json!({})), site.deployment("web", "nginx")],
-        )
-        .await?;
-        site.available().await?;
-        let listed = |object: &AppliedWork| object.status.as_ref().is_some_and(|s| s.applied_resources.len() == 2);
-        wait::until_present(site.applied_works(), &site.name, "listed", listed).await?;
-        let versions = || async {
-            let seen: Result<[Option<String>; 3]> = Ok([
-                site.get().await?.resource_version(),
-                site.applied_works().get(&site.name).await?.resource_version(),
-                site.configs().get("c").await?.resource_version(),
-            ]);
-            seen
-        };
-        let before = versions().await?;
+        site.settle().await?;
+        let before = site.versions().await?;
         // Silence is what is tested: longer than the first timer.
         tokio::time::sleep(std::time::Duration::from_secs(8)).await;
-        ensure!(versions().await? == before, "something was written");
+        ensure!(site.versions().await? == before, "something was written");
         site.remove().await
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_api::placement::{AppliedWork, Work};
+use fleet_api::placement::Work;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::members::Member;
 use fleet_e2e::proxy::Proxy;
@@ -60,23 +60,8 @@ fn a_restart_changes_nothing_that_is_as_it_should_be() {
         "restart",
         |_| {},
         |site| async move {
-            site.apply(
-                &json!({}),
-                &[site.config("c", &json!({})), site.deployment("web", "nginx")],
-            )
-            .await?;
-            site.available().await?;
-            let listed = |object: &AppliedWork| object.status.as_ref().is_some_and(|s| s.applied_resources.len() == 2);
-            wait::until_present(site.applied_works(), &site.name, "listed", listed).await?;
-            let versions = || async {
-                let seen: Result<[Option<String>; 3]> = Ok([
-                    site.get().await?.resource_version(),
-                    site.applied_works().get(&site.name).await?.resource_version(),
-                    site.configs().get("c").await?.resource_version(),
-                ]);
-                seen
-            };
-            let before = versions().await?;
+            site.settle().await?;
+            let before = site.versions().await?;
             site.kill().await?;
             site.start_again().await?;
             // It has looked at everything once it sees drift again.
@@ -85,7 +70,7 @@ fn a_restart_changes_nothing_that_is_as_it_should_be() {
             site.tamper("c", &json!({"data": null})).await?;
             site.configs().delete("c", &DeleteParams::default()).await?;
             wait::until_present(site.configs(), "c", "is back", |_| true).await?;
-            let after = versions().await?;
+            let after = site.versions().await?;
             ensure!(
                 work == before[0] && after[0] == before[0],
                 "the status was written again"

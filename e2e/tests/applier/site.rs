@@ -228,6 +228,25 @@ impl Site {
         found.into_iter().find(is).context("it was there")
     }
 
+    /// Applies a ConfigMap `c` and a Deployment, and waits until all that is to be written about them is written.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        let manifests = [self.config("c", &json!({})), self.deployment("web", "nginx")];
+        self.apply(&json!({}), &manifests).await?;
+        self.available().await?;
+        let listed = |object: &AppliedWork| object.status.as_ref().is_some_and(|s| s.applied_resources.len() == 2);
+        wait::until_present(self.applied_works(), &self.name, "listed", listed).await?;
+        Ok(())
+    }
+
+    /// Versions of all that is written about them: alike if nothing was written in between.
+    pub(crate) async fn versions(&self) -> Result<[Option<String>; 3]> {
+        Ok([
+            self.get().await?.resource_version(),
+            self.applied_works().get(&self.name).await?.resource_version(),
+            self.configs().get("c").await?.resource_version(),
+        ])
+    }
+
     /// Deletes the Work and waits until nothing is left of it.
     pub(crate) async fn remove(&self) -> Result<()> {
         self.works().delete(&self.name, &DeleteParams::default()).await?;

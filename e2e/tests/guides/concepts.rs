@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use fleet_api::cluster::MemberCluster;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, core_selector, lines};
+use fleet_e2e::placements::{Crp, core_selector, lines, nothing};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn a_completed_placement_is_described_as_in_the_guide() {
             "resourceSelectors": [core_selector("Namespace", &namespace)],
         });
         let crp = Crp::create(&ctx, "crp-1", &spec).await?;
-        crp.until_available("0").await?;
+        crp.until_available(0).await?;
         crp.until_event("PlacementRolloutCompleted").await?;
         let printed = ctx.kubectl("hub")?.ok(&["describe", KIND, &crp.name]).await?;
         let names = [
@@ -70,7 +70,7 @@ async fn label(ctx: &Ctx, member: &str, labels: &Value) -> Result<()> {
 
 /// Applies a manifest of the guide under a name of our own and gives the clusters that were picked.
 async fn picked(ctx: &Ctx, word: &str, policy: &Value, strategy: Option<&Value>) -> Result<Vec<String>> {
-    let selectors = json!([core_selector("Namespace", &ctx.name("missing"))]);
+    let selectors = nothing(ctx);
     let mut spec = json!({ "policy": policy, "resourceSelectors": selectors });
     if let Some(strategy) = strategy {
         spec["strategy"] = strategy.clone();

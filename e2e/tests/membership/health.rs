@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::MemberCluster;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::members::{Member, SILENCE, last_beat, of, of_agent};
+use fleet_e2e::members::{Member, SILENCE, last_beat, membership, of, of_agent};
 use fleet_e2e::proxy::Proxy;
 use fleet_e2e::wait;
-use k8s_openapi::api::core::v1::Event;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::DynamicObject;
 use serde_json::json;
 
 use crate::profile::profiles;
@@ -59,13 +58,7 @@ fn a_member_api_server_out_of_reach_is_unhealthy_and_heartbeats_go_on() {
         proxy.heal();
         member.until("healthy again", healthy("True")).await?;
         member.until_condition("Healthy", "True").await?;
-        let events = Api::<Event>::namespaced(ctx.hub().await?, &member.namespace());
-        let list = events.list(&ListParams::default()).await?.items;
-        let unhealthy = list
-            .iter()
-            .filter(|e| e.reason.as_deref() == Some("InternalMemberClusterUnhealthy"))
-            .map(|e| e.count.unwrap_or(1))
-            .sum::<i32>();
+        let unhealthy = member.times_told("InternalMemberClusterUnhealthy").await?;
         ensure!(unhealthy == 1, "{unhealthy} Events for one change");
         Ok(())
     });
@@ -123,13 +116,15 @@ fn an_agent_killed_and_started_again_goes_on_as_the_same_member() {
         let before = member.join_agent("member-3").await?;
         let process = member.process("member-3");
         for _ in 0..2 {
-            ctx.fleet().kill(&process).await?;
-            ctx.fleet().start_again(&process).await?;
+            ctx.fleet().crash(&process).await?;
             member.next_beat().await?;
         }
         let mc = member.get().await?;
-        let joined = |mc: &MemberCluster| of(mc, "Joined").map(|c| (c.status.clone(), c.last_transition_time.clone()));
-        ensure!(joined(&mc) == joined(&before), "it joined again: {:?}", joined(&mc));
+        ensure!(
+            membership(&mc) == membership(&before),
+            "it joined again: {:?}",
+            membership(&mc)
+        );
         let events = member.events().await?;
         ensure!(
             !events.iter().any(|e| e.type_.as_deref() == Some("Warning")

@@ -170,6 +170,7 @@ fn a_step_that_the_api_server_refuses_is_shown_and_completed_later() {
                 group,
                 resource,
                 condition,
+                reason: "Invalid",
             }
         });
         refuse(&ctx, &rules).await?;

@@ -1,23 +1,22 @@
 //! What a member says about itself, and what becomes of it on the MemberCluster.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fleet_e2e::harness::scenario;
 use fleet_e2e::members::{Member, of, of_agent};
+use fleet_e2e::now;
+use fleet_e2e::refusal::{Rule, allow, refuse};
 use fleet_e2e::scripted_member::{ScriptedMember, condition};
-use fleet_proto::convert::{Condition, MemberMessage, Outcome, Properties, PropertyValue, Status};
-use jiff::{SignedDuration, Timestamp};
+use fleet_proto::convert::{Condition, HubMessage, MemberMessage, Outcome, Properties, PropertyValue, Status};
+use jiff::SignedDuration;
+use kube::ResourceExt as _;
 use serde_json::json;
-
-#[expect(clippy::disallowed_methods, reason = "a test of real time")]
-fn wall_clock() -> Timestamp {
-    Timestamp::now()
-}
 
 fn properties(member: &ScriptedMember, list: &[(&str, &str)], conditions: Vec<Condition>) -> MemberMessage {
     // A clock that is ten minutes ahead.
-    let observed_at = wall_clock() + SignedDuration::from_mins(10);
+    let observed_at = now() + SignedDuration::from_mins(10);
     let entry = |(name, value): &(&str, &str)| {
         let value = PropertyValue {
             value: (*value).to_owned(),
@@ -129,7 +128,7 @@ fn a_condition_that_the_member_drops_stays_and_properties_go() {
         let mc = member.until("the property", has).await?;
         let value = mc.status.map(|s| s.properties["k8s.io/k8s-version"].clone());
         ensure!(
-            value.is_some_and(|v| v.observation_time.0 <= wall_clock()),
+            value.is_some_and(|v| v.observation_time.0 <= now()),
             "a property of the future"
         );
         let empty = properties(&scripted, &[], vec![]);
@@ -164,6 +163,72 @@ fn repeating_a_report_changes_nothing_and_another_membership_is_refused() {
         ensure!(outcome == Outcome::UidMismatch, "{outcome:?}");
         scripted.imc_uid = uid;
         scripted.report_joined().await?;
+        Ok(())
+    });
+}
+
+/// Longer than the hub needs to store a report, many times over.
+const WHILE: Duration = Duration::from_secs(3);
+
+#[test]
+fn while_they_cannot_be_stored_reports_are_not_acknowledged_and_the_newest_is_kept() {
+    scenario("not-stored", |ctx| async move {
+        let (member, other) = (Member::create(&ctx, "m").await?, Member::create(&ctx, "other").await?);
+        let mut scripted = member.join_scripted().await?;
+        let mut undisturbed = other.join_scripted().await?;
+        let rule = Rule {
+            word: "status",
+            group: "cluster.kubernetes-fleet.io",
+            resource: "internalmemberclusters/status",
+            condition: format!("object.metadata.name == '{}'", member.name),
+            reason: "Forbidden",
+        };
+        refuse(&ctx, &[rule]).await?;
+        let report = |member: &ScriptedMember, n: usize| {
+            let status = if n.is_multiple_of(2) {
+                Status::True
+            } else {
+                Status::False
+            };
+            member.agent_status(vec![
+                condition("Joined", Status::True, "InternalMemberClusterJoined"),
+                condition("Healthy", status, &format!("Report{n}")),
+            ])
+        };
+        let before = member.internals().await?.get(&member.name).await?;
+        let mut last = 0;
+        for n in 0..20 {
+            scripted.beat().await;
+            let body = report(&scripted, n);
+            last = scripted.say(body).await;
+        }
+        let acknowledged = async {
+            loop {
+                match scripted.next().await? {
+                    // Of what was superseded nothing is to be stored.
+                    Some(HubMessage::Ack(ack)) if ack.outcome != Outcome::Superseded => return anyhow::Ok(ack),
+                    Some(_) => {}
+                    None => anyhow::bail!("the session has ended"),
+                }
+            }
+        };
+        let early = tokio::time::timeout(WHILE, acknowledged).await;
+        ensure!(early.is_err(), "acknowledged without being stored: {early:?}");
+        let refused = member.internals().await?.get(&member.name).await?;
+        ensure!(refused.resource_version() == before.resource_version(), "{refused:?}");
+        // Nobody waits behind it.
+        let body = report(&undisturbed, 1);
+        stored(&mut undisturbed, body).await?;
+
+        allow(&ctx, "status").await?;
+        let outcome = scripted.answer(last).await?.outcome;
+        ensure!(outcome == Outcome::Persisted, "{outcome:?}");
+        let mc = member
+            .until("the newest report", |mc| {
+                of_agent(mc, "Healthy").is_some_and(|c| c.reason == "Report19")
+            })
+            .await?;
+        ensure!(of_agent(&mc, "Healthy").is_some_and(|c| c.status == "False"), "{mc:?}");
         Ok(())
     });
 }

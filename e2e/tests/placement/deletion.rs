@@ -8,34 +8,32 @@ use fleet_api::placement::{
     SchedulingPolicySnapshot,
 };
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::{Crp, Rp, core_selector};
-use fleet_e2e::targets::{self, Targets};
+use fleet_e2e::placements::{Crp, Rp, config_map, core_selector, furnished, nothing, seen, spec, whole_namespace};
+use fleet_e2e::played::{Act, Cast};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
-
-use crate::places::{config_map, seen, spec};
 
 #[test]
 fn a_deleted_placement_takes_its_own_and_only_its_own_along() {
     scenario("end", |ctx| async move {
         let here = ctx.namespace("hub").await?;
         let there = ctx.another_namespace("hub", "there").await?;
-        let targets = Targets::join(&ctx, 1).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
         for namespace in [&here, &there] {
             ctx.create_in("hub", namespace, config_map("settings", "1")).await?;
         }
-        seen(&ctx, &there, 2).await?;
-        let inside = spec(&json!([core_selector("ConfigMap", "settings")]), &targets.all());
+        seen(&ctx, &whole_namespace(&there), 2).await?;
+        let inside = spec(&json!([core_selector("ConfigMap", "settings")]), &cast.everywhere());
         // Three placements of one name.
         let ours = Rp::create(&ctx, &here, "p", &inside).await?;
         let theirs = Rp::create(&ctx, &there, "p", &inside).await?;
-        let whole = spec(&json!([core_selector("Namespace", &there)]), &targets.all());
+        let whole = spec(&whole_namespace(&there), &cast.everywhere());
         let above = Crp::create(&ctx, "p", &whole).await?;
-        ours.until_available("0").await?;
-        theirs.until_available("0").await?;
-        above.until_available("0").await?;
+        ours.until_available(0).await?;
+        theirs.until_available(0).await?;
+        above.until_available(0).await?;
         let finalizers = ours.get().await?.finalizers().to_vec();
         ensure!(
             finalizers
@@ -45,8 +43,7 @@ fn a_deleted_placement_takes_its_own_and_only_its_own_along() {
                 ],
             "{finalizers:?}"
         );
-        ours.delete().await?;
-        ours.until_gone().await?;
+        ours.remove().await?;
         let events = ours.until_event("PlacementCleanupFinalizerRemoved").await?;
         let told: Vec<_> = events
             .iter()
@@ -71,8 +68,7 @@ fn a_deleted_placement_takes_its_own_and_only_its_own_along() {
             above.made::<ClusterSchedulingPolicySnapshot>().await?.len() == 1,
             "taken from above"
         );
-        above.delete().await?;
-        above.until_gone().await?;
+        above.remove().await?;
         ensure!(theirs.made::<ResourceSnapshot>().await?.len() == 1, "taken from below");
         theirs.until_step("Available", "True").await?;
         Ok(())
@@ -82,11 +78,9 @@ fn a_deleted_placement_takes_its_own_and_only_its_own_along() {
 #[test]
 fn a_placement_can_be_deleted_at_every_step() {
     scenario("end-steps", |ctx| async move {
-        let namespace = ctx.namespace("hub").await?;
-        ctx.create_in("hub", &namespace, config_map("settings", "1")).await?;
-        seen(&ctx, &namespace, 2).await?;
-        let targets = Targets::join(&ctx, 2).await?;
-        let spec = spec(&json!([core_selector("Namespace", &namespace)]), &targets.all());
+        let namespace = furnished(&ctx).await?;
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let spec = spec(&whole_namespace(&namespace), &cast.everywhere());
         for step in [
             "at once",
             "held",
@@ -100,7 +94,7 @@ fn a_placement_can_be_deleted_at_every_step() {
         ] {
             let word = format!("at-{}", step.replace(' ', "-"));
             if step == "failed" {
-                targets.answer(1, |work| targets::failing(work, 1)).await?;
+                cast.act(&["a"], Act::Failing(1));
             }
             let crp = Crp::create(&ctx, &word, &spec).await?;
             match step {
@@ -120,9 +114,9 @@ fn a_placement_can_be_deleted_at_every_step() {
                 "works" => drop(crp.until_works(step, |works| !works.is_empty()).await?),
                 "failed" => {
                     crp.until_step("Applied", "False").await?;
-                    targets.answer(1, targets::available).await?;
+                    cast.act(&["a"], Act::Available);
                 }
-                "available" => drop(crp.until_available("0").await?),
+                "available" => drop(crp.until_available(0).await?),
                 "wrong" => {
                     let bad = json!([core_selector("Namespace", "kube-system")]);
                     crp.patch(&json!({ "spec": { "resourceSelectors": bad } })).await?;
@@ -130,8 +124,7 @@ fn a_placement_can_be_deleted_at_every_step() {
                 }
                 _ => {}
             }
-            crp.delete().await?;
-            crp.until_gone().await?;
+            crp.remove().await?;
         }
         Ok(())
     });
@@ -140,11 +133,8 @@ fn a_placement_can_be_deleted_at_every_step() {
 #[test]
 fn a_placement_can_be_deleted_at_any_moment() {
     scenario("end-moments", |ctx| async move {
-        let targets = Targets::join(&ctx, 2).await?;
-        let spec = spec(
-            &json!([core_selector("Namespace", &ctx.name("missing"))]),
-            &targets.all(),
-        );
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let spec = spec(&nothing(&ctx), &cast.everywhere());
         let mut going = Vec::new();
         for n in 0..12 {
             let crp = Crp::create(&ctx, &format!("crp-{n}"), &spec).await?;
@@ -163,13 +153,10 @@ fn a_placement_can_be_deleted_at_any_moment() {
 #[test]
 fn a_placement_whose_finalizers_were_taken_away_leaves_nothing() {
     scenario("end-force", |ctx| async move {
-        let targets = Targets::join(&ctx, 2).await?;
-        let spec = spec(
-            &json!([core_selector("Namespace", &ctx.name("missing"))]),
-            &targets.all(),
-        );
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let spec = spec(&nothing(&ctx), &cast.everywhere());
         let crp = Crp::create(&ctx, "crp", &spec).await?;
-        crp.until_available("0").await?;
+        crp.until_available(0).await?;
         // The agent puts them back when it sees that; whoever is faster.
         let kubectl = ctx.kubectl("hub")?;
         let patch = r#"{"metadata":{"finalizers":null}}"#;
@@ -186,16 +173,16 @@ fn a_namespace_goes_with_the_placements_in_it() {
     scenario("end-inside", |ctx| async move {
         let namespace = ctx.another_namespace("hub", "going").await?;
         ctx.create_in("hub", &namespace, config_map("settings", "1")).await?;
-        seen(&ctx, &namespace, 2).await?;
-        let targets = Targets::join(&ctx, 1).await?;
+        seen(&ctx, &whole_namespace(&namespace), 2).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
         let rp = Rp::create(
             &ctx,
             &namespace,
             "rp",
-            &spec(&json!([core_selector("ConfigMap", "settings")]), &targets.all()),
+            &spec(&json!([core_selector("ConfigMap", "settings")]), &cast.everywhere()),
         )
         .await?;
-        rp.until_available("0").await?;
+        rp.until_available(0).await?;
         let api: Api<Namespace> = Api::all(ctx.hub().await?);
         api.delete(&namespace, &DeleteParams::default()).await?;
         rp.until_works("no Work", <[_]>::is_empty).await?;

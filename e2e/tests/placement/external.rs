@@ -3,13 +3,11 @@
 use anyhow::{Result, ensure};
 use fleet_api::placement::{ClusterResourceSnapshot, ResourceSnapshot, Scope};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::{Crp, Placement, Rp, core_selector, lines};
-use fleet_e2e::targets::Targets;
+use fleet_e2e::placements::{Crp, Placement, Rp, config_map, core_selector, lines};
+use fleet_e2e::played::Cast;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
-
-use crate::places::config_map;
 
 fn external(selector: &Value, policy: &Value) -> Value {
     json!({ "resourceSelectors": [selector], "policy": policy, "strategy": { "type": "External" } })
@@ -39,18 +37,18 @@ fn without_a_run_nothing_is_frozen_and_nothing_rolls_out() {
     scenario("external", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         ctx.create_in("hub", &namespace, config_map("settings", "1")).await?;
-        let targets = Targets::join(&ctx, 2).await?;
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
         let crp = Crp::create(
             &ctx,
             "crp",
-            &external(&core_selector("Namespace", &namespace), &targets.all()),
+            &external(&core_selector("Namespace", &namespace), &cast.everywhere()),
         )
         .await?;
         let rp = Rp::create(
             &ctx,
             &namespace,
             "rp",
-            &external(&core_selector("ConfigMap", "settings"), &targets.all()),
+            &external(&core_selector("ConfigMap", "settings"), &cast.everywhere()),
         )
         .await?;
         waits_for_a_run(&crp, "ClusterStagedUpdateRun").await?;
@@ -61,12 +59,9 @@ fn without_a_run_nothing_is_frozen_and_nothing_rolls_out() {
         let edit = Patch::Merge(json!({ "data": { "key": "2" } }));
         maps.patch("settings", &PatchParams::default(), &edit).await?;
         let rolling = json!({
-            "resourceSelectors": [core_selector("Namespace", &namespace)], "policy": targets.all(),
+            "resourceSelectors": [core_selector("Namespace", &namespace)], "policy": cast.everywhere(),
         });
-        Crp::create(&ctx, "marker", &rolling)
-            .await?
-            .until_available("0")
-            .await?;
+        Crp::create(&ctx, "marker", &rolling).await?.until_available(0).await?;
         ensure!(crp.get().await? == before, "written without a run");
         ensure!(
             crp.made::<ClusterResourceSnapshot>().await?.is_empty(),

@@ -3,15 +3,13 @@
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{ClusterResourcePlacementStatus, ClusterResourceSnapshot};
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, core_selector, lines};
-use fleet_e2e::targets::Targets;
+use fleet_e2e::placements::{Crp, core_selector, furnished, lines, spec, whole_namespace};
+use fleet_e2e::played::Cast;
 use fleet_e2e::wait;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
-
-use crate::places::{config_map, seen, spec};
 
 /// A placement whose status its namespace may read.
 fn accessible(selectors: &Value, policy: &Value) -> Value {
@@ -49,13 +47,11 @@ async fn until_equal(ctx: &Ctx, crp: &Crp, namespace: &str) -> Result<ClusterRes
 #[test]
 fn a_namespace_has_a_copy_of_its_placements_status() {
     scenario("mirror", |ctx| async move {
-        let namespace = ctx.namespace("hub").await?;
-        ctx.create_in("hub", &namespace, config_map("settings", "1")).await?;
-        seen(&ctx, &namespace, 2).await?;
-        let targets = Targets::join(&ctx, 1).await?;
-        let selectors = json!([core_selector("Namespace", &namespace)]);
-        let crp = Crp::create(&ctx, "crp", &accessible(&selectors, &targets.all())).await?;
-        crp.until_available("0").await?;
+        let namespace = furnished(&ctx).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let selectors = whole_namespace(&namespace);
+        let crp = Crp::create(&ctx, "crp", &accessible(&selectors, &cast.everywhere())).await?;
+        crp.until_available(0).await?;
         crp.until_says(&[&synced(&namespace)]).await?;
         let copy = until_equal(&ctx, &crp, &namespace).await?;
         let owners = copy.owner_references();
@@ -76,15 +72,14 @@ fn a_namespace_has_a_copy_of_its_placements_status() {
 
         // A quiet placement writes no copies.
         let before = api.get(&crp.name).await?.resource_version();
-        let marker = Crp::create(&ctx, "marker", &accessible(&selectors, &targets.all())).await?;
+        let marker = Crp::create(&ctx, "marker", &accessible(&selectors, &cast.everywhere())).await?;
         marker.until_says(&[&synced(&namespace)]).await?;
         ensure!(
             api.get(&crp.name).await?.resource_version() == before,
             "written without need"
         );
 
-        crp.delete().await?;
-        crp.until_gone().await?;
+        crp.remove().await?;
         wait::until_gone(api, &crp.name).await
     });
 }
@@ -94,7 +89,7 @@ fn a_copy_waits_for_its_namespace() {
     scenario("mirror-late", |ctx| async move {
         let namespace = ctx.name("late");
         let policy = json!({ "placementType": "PickN", "numberOfClusters": 0 });
-        let selectors = json!([core_selector("Namespace", &namespace)]);
+        let selectors = whole_namespace(&namespace);
         let crp = Crp::create(&ctx, "crp", &accessible(&selectors, &policy)).await?;
         let status = crp.until_step("StatusSynced", "False").await?;
         let said = lines(&status.conditions);
@@ -115,12 +110,16 @@ fn the_namespace_of_a_copy_never_changes() {
     scenario("mirror-moved", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         let other = ctx.another_namespace("hub", "other").await?;
-        let targets = Targets::join(&ctx, 1).await?;
-        let selectors = |name: &str| json!([core_selector("Namespace", name)]);
-        let crp = Crp::create(&ctx, "crp", &accessible(&selectors(&namespace), &targets.all())).await?;
-        crp.until_available("0").await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let crp = Crp::create(
+            &ctx,
+            "crp",
+            &accessible(&whole_namespace(&namespace), &cast.everywhere()),
+        )
+        .await?;
+        crp.until_available(0).await?;
         crp.until_says(&[&synced(&namespace)]).await?;
-        crp.patch(&json!({ "spec": { "resourceSelectors": selectors(&other) } }))
+        crp.patch(&json!({ "spec": { "resourceSelectors": whole_namespace(&other) } }))
             .await?;
         let moved = format!(
             "Scheduled=False InvalidResourceSelectors: namespace resource selector is choosing a different namespace \
@@ -136,9 +135,9 @@ fn the_namespace_of_a_copy_never_changes() {
             copies(&ctx, &other).await?.get_opt(&crp.name).await?.is_none(),
             "no copy elsewhere"
         );
-        crp.patch(&json!({ "spec": { "resourceSelectors": selectors(&namespace) } }))
+        crp.patch(&json!({ "spec": { "resourceSelectors": whole_namespace(&namespace) } }))
             .await?;
-        crp.until_available("0").await?;
+        crp.until_available(0).await?;
         crp.until_says(&[&synced(&namespace)]).await?;
 
         // Something else that is wrong reaches the copy.
@@ -160,7 +159,7 @@ fn the_namespace_of_a_copy_never_changes() {
             "group": "", "version": "v1", "kind": "Namespace",
             "labelSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
         }]);
-        let nobody = Crp::create(&ctx, "labelled", &accessible(&labelled, &targets.all())).await?;
+        let nobody = Crp::create(&ctx, "labelled", &accessible(&labelled, &cast.everywhere())).await?;
         nobody
             .until_says(&[
                 "Scheduled=False InvalidResourceSelectors: NamespaceAccessible ClusterResourcePlacement doesn't specify a \

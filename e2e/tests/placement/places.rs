@@ -1,38 +1,13 @@
 //! Onto real members and off again.
 
 use anyhow::{Result, ensure};
-use fleet_api::placement::{PlacementStatus, ResourceSnapshot};
+use fleet_api::placement::ResourceSnapshot;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, Rp, core_selector, selected};
+use fleet_e2e::placements::{Crp, Rp, config_map, core_selector, furnished, seen, selected, spec, whole_namespace};
 use fleet_e2e::wait;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, Patch, PatchParams};
-use serde_json::{Value, json};
-
-/// A ConfigMap with one key.
-pub(crate) fn config_map(name: &str, value: &str) -> ConfigMap {
-    serde_json::from_value(json!({ "metadata": { "name": name }, "data": { "key": value } }))
-        .expect("a valid ConfigMap")
-}
-
-/// A placement of these selectors by this policy that does not wait between clusters.
-pub(crate) fn spec(selectors: &Value, policy: &Value) -> Value {
-    let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "100%", "unavailablePeriodSeconds": 0 } });
-    json!({ "resourceSelectors": selectors, "policy": policy, "strategy": strategy })
-}
-
-/// Waits until the hub agent has seen so many objects in a namespace, itself included: what is placed next is whole.
-pub(crate) async fn seen(ctx: &Ctx, namespace: &str, count: usize) -> Result<()> {
-    let nowhere = json!({ "placementType": "PickN", "numberOfClusters": 0 });
-    let selectors = json!([core_selector("Namespace", namespace)]);
-    let marker = Crp::create(ctx, &format!("seen-{count}"), &spec(&selectors, &nowhere)).await?;
-    let found = |status: &PlacementStatus| status.selected_resources.len() == count;
-    let what = format!("{count} objects are known");
-    marker
-        .until(&what, |crp| crp.status.as_ref().is_some_and(found))
-        .await?;
-    Ok(())
-}
+use serde_json::json;
 
 /// Waits for a value of a ConfigMap on a member; none for a ConfigMap that is to be gone.
 async fn until_value(ctx: &Ctx, member: &str, namespace: &str, name: &str, value: Option<&str>) -> Result<()> {
@@ -49,14 +24,12 @@ async fn until_value(ctx: &Ctx, member: &str, namespace: &str, name: &str, value
 #[test]
 fn a_namespace_is_placed_updated_and_removed() {
     scenario("place", |ctx| async move {
-        let namespace = ctx.namespace("hub").await?;
-        ctx.create_in("hub", &namespace, config_map("settings", "one")).await?;
-        seen(&ctx, &namespace, 2).await?;
+        let namespace = furnished(&ctx).await?;
         let members: Vec<_> = ctx.fleet().members().map(|m| m.name.clone()).take(2).collect();
         let policy = json!({ "placementType": "PickFixed", "clusterNames": members });
-        let selectors = json!([core_selector("Namespace", &namespace)]);
+        let selectors = whole_namespace(&namespace);
         let crp = Crp::create(&ctx, "crp", &spec(&selectors, &policy)).await?;
-        let status = crp.until_available("0").await?;
+        let status = crp.until_available(0).await?;
         ensure!(
             selected(&status)
                 == [
@@ -76,9 +49,8 @@ fn a_namespace_is_placed_updated_and_removed() {
         for member in &members {
             until_value(&ctx, member, &namespace, "settings", Some("two")).await?;
         }
-        crp.until_available("1").await?;
-        crp.delete().await?;
-        crp.until_gone().await?;
+        crp.until_available(1).await?;
+        crp.remove().await?;
         for member in &members {
             wait::until_gone(Api::<Namespace>::all(ctx.client(member).await?), &namespace).await?;
         }
@@ -94,11 +66,11 @@ fn a_namespaced_placement_takes_what_its_namespace_has() {
         ctx.namespace("member-1").await?;
         ctx.create_in("hub", &namespace, config_map("chosen", "one")).await?;
         ctx.create_in("hub", &namespace, config_map("other", "one")).await?;
-        seen(&ctx, &namespace, 3).await?;
+        seen(&ctx, &whole_namespace(&namespace), 3).await?;
         let policy = json!({ "placementType": "PickFixed", "clusterNames": ["member-1"] });
         let selectors = json!([core_selector("ConfigMap", "chosen")]);
         let rp = Rp::create(&ctx, &namespace, "rp", &spec(&selectors, &policy)).await?;
-        let status = rp.until_available("0").await?;
+        let status = rp.until_available(0).await?;
         ensure!(
             selected(&status) == [format!("ConfigMap {namespace}/chosen")],
             "{status:?}"
@@ -111,8 +83,7 @@ fn a_namespaced_placement_takes_what_its_namespace_has() {
         until_value(&ctx, "member-1", &namespace, "chosen", Some("one")).await?;
         let maps: Api<ConfigMap> = Api::namespaced(ctx.client("member-1").await?, &namespace);
         ensure!(maps.get_opt("other").await?.is_none(), "nobody selected it");
-        rp.delete().await?;
-        rp.until_gone().await?;
+        rp.remove().await?;
         until_value(&ctx, "member-1", &namespace, "chosen", None).await
     });
 }

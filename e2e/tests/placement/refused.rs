@@ -2,16 +2,17 @@
 
 use anyhow::{Result, ensure};
 use fleet_api::placement::ClusterResourceSnapshot;
+use fleet_e2e::gizmos::Gizmos;
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::{Crp, Rp, core_selector, lines, namespace_selector, selected};
-use fleet_e2e::targets::Targets;
+use fleet_e2e::placements::{
+    Crp, Rp, core_selector, lines, namespace_selector, nowhere, selected, spec, whole_namespace,
+};
+use fleet_e2e::played::Cast;
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
-use crate::places::spec;
-use crate::selection::{ending_namespace, nowhere, object, release_namespace};
+use crate::selection::{ending_namespace, object, release_namespace};
 
 #[test]
 fn selectors_that_cannot_be_used_are_explained_word_by_word() {
@@ -124,7 +125,7 @@ fn selectors_of_a_namespaced_placement_stay_in_its_namespace() {
             ),
             (
                 "namespace",
-                json!([core_selector("Namespace", &namespace)]),
+                whole_namespace(&namespace),
                 format!(
                     "invalid placement {namespace}/{}: cannot select cluster-scoped resource Namespace in a resourcePlacement",
                     ctx.name("namespace")
@@ -156,10 +157,10 @@ fn says_invalid(conditions: &[Condition], detail: &str) -> Result<()> {
 fn a_placement_that_was_right_keeps_what_it_had_when_its_selectors_turn_wrong() {
     scenario("turned", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        let targets = Targets::join(&ctx, 1).await?;
-        let good = json!([core_selector("Namespace", &namespace)]);
-        let crp = Crp::create(&ctx, "crp", &spec(&good, &targets.all())).await?;
-        let before = crp.until_available("0").await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let good = whole_namespace(&namespace);
+        let crp = Crp::create(&ctx, "crp", &spec(&good, &cast.everywhere())).await?;
+        let before = crp.until_available(0).await?;
         let bad = json!([{ "group": "example.com", "version": "v3", "kind": "Gizmo", "name": "x" }]);
         crp.patch(&json!({ "spec": { "resourceSelectors": bad } })).await?;
         let after = crp.until_step("Scheduled", "False").await?;
@@ -187,7 +188,7 @@ fn a_placement_that_was_right_keeps_what_it_had_when_its_selectors_turn_wrong() 
         let works = crp.until_works("its Work stays", |works| works.len() == 1).await?;
         ensure!(works[0].metadata.deletion_timestamp.is_none(), "{works:?}");
         crp.patch(&json!({ "spec": { "resourceSelectors": good } })).await?;
-        crp.until_available("0").await?;
+        crp.until_available(0).await?;
         Ok(())
     });
 }
@@ -195,33 +196,25 @@ fn a_placement_that_was_right_keeps_what_it_had_when_its_selectors_turn_wrong() 
 #[test]
 fn a_kind_that_appears_later_is_placed_and_watched() {
     scenario("late-kind", |ctx| async move {
-        // A group of its own, so that no other scenario sees the kind.
-        let group = format!("{}.example.com", ctx.prefix());
-        let selector = json!({ "group": group, "version": "v1", "kind": "Gizmo" });
-        let crp = Crp::create(&ctx, "crp", &spec(&json!([selector]), &nowhere())).await?;
+        let gizmos = Gizmos::new(&ctx);
+        let selectors = json!([gizmos.selector("v1")]);
+        let crp = Crp::create(&ctx, "crp", &spec(&selectors, &nowhere())).await?;
         let detail = format!(
-            "invalid placement /{}, failed to get GVR of the selector: no matches for kind \"Gizmo\" in version \"{group}/v1\"",
-            crp.name
+            "invalid placement /{}, failed to get GVR of the selector: no matches for kind \"Gizmo\" in version \"{}/v1\"",
+            crp.name, gizmos.group
         );
         says_invalid(&crp.until_step("Scheduled", "False").await?.conditions, &detail)?;
-        let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
-        let crd = json!({ "metadata": { "name": format!("gizmos.{group}") }, "spec": {
-            "group": group, "scope": "Cluster",
-            "names": { "kind": "Gizmo", "plural": "gizmos", "singular": "gizmo", "listKind": "GizmoList" },
-            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
-        } });
-        ctx.create("hub", object::<CustomResourceDefinition>(crd)?).await?;
+        gizmos.define("Cluster", &["v1"]).await?;
         crp.until_step("Scheduled", "True").await?;
-        let manifest = |name: &str| format!("apiVersion: {group}/v1\nkind: Gizmo\nmetadata:\n  name: {name}\n");
-        let kubectl = ctx.kubectl("hub")?;
-        kubectl.apply(&manifest("first")).await?;
+        gizmos.create(None, "first", json!({})).await?;
         crp.until("the object is selected", |crp| {
             crp.status
                 .as_ref()
                 .is_some_and(|status| selected(status) == ["Gizmo first"])
         })
         .await?;
-        kubectl.ok(&["delete", &format!("gizmos.{group}"), "first"]).await?;
+        let kubectl = ctx.kubectl("hub")?;
+        kubectl.ok(&["delete", &gizmos.definition(), "first"]).await?;
         crp.until("and no longer", |crp| {
             crp.status
                 .as_ref()

@@ -3,8 +3,10 @@
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{ClusterResourcePlacement, ClusterResourceSnapshot, ResourceEnvelope};
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, core_selector, namespace_selector, selected};
-use fleet_e2e::targets::Targets;
+use fleet_e2e::placements::{
+    Crp, Rp, config_map, core_selector, namespace_selector, nothing, nowhere, seen, selected, spec, whole_namespace,
+};
+use fleet_e2e::played::Cast;
 use fleet_e2e::wait;
 use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{
@@ -17,14 +19,8 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::places::{config_map, seen, spec};
-
 pub(crate) fn object<K: DeserializeOwned>(value: Value) -> Result<K> {
     Ok(serde_json::from_value(value)?)
-}
-
-pub(crate) fn nowhere() -> Value {
-    json!({ "placementType": "PickN", "numberOfClusters": 0 })
 }
 
 fn workload(name: &str) -> Value {
@@ -106,8 +102,8 @@ fn a_namespace_comes_with_what_users_put_into_it_and_nothing_else() {
     scenario("contents", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         furnish(&ctx, &namespace).await?;
-        seen(&ctx, &namespace, 13).await?;
-        let selectors = json!([core_selector("Namespace", &namespace)]);
+        seen(&ctx, &whole_namespace(&namespace), 13).await?;
+        let selectors = whole_namespace(&namespace);
         let crp = Crp::create(&ctx, "crp", &spec(&selectors, &nowhere())).await?;
         let status = crp.until_step("Scheduled", "True").await?;
         let inside = |kind: &str, name: &str| format!("{kind} {namespace}/{name}");
@@ -248,14 +244,11 @@ fn selectors_inside_one_namespace_take_what_they_name() {
 #[test]
 fn nothing_to_select_is_an_empty_snapshot_and_no_error() {
     scenario("empty", |ctx| async move {
-        let targets = Targets::join(&ctx, 1).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
         let node = core_selector("Node", "any");
-        for (word, selectors) in [
-            ("missing", json!([core_selector("Namespace", &ctx.name("missing"))])),
-            ("never-placed", json!([node])),
-        ] {
-            let crp = Crp::create(&ctx, word, &spec(&selectors, &targets.all())).await?;
-            let status = crp.until_available("0").await?;
+        for (word, selectors) in [("missing", nothing(&ctx)), ("never-placed", json!([node]))] {
+            let crp = Crp::create(&ctx, word, &spec(&selectors, &cast.everywhere())).await?;
+            let status = crp.until_available(0).await?;
             ensure!(status.selected_resources.is_empty(), "{status:?}");
             let snapshots = crp.made::<ClusterResourceSnapshot>().await?;
             let [snapshot] = snapshots.as_slice() else {
@@ -273,27 +266,22 @@ fn nothing_to_select_is_an_empty_snapshot_and_no_error() {
 #[test]
 fn a_namespace_that_ends_leaves_the_clusters() {
     scenario("ends", |ctx| async move {
-        let targets = Targets::join(&ctx, 1).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
         let name = ctx.name("going");
         let namespace: Namespace = object(json!({
             "metadata": { "name": name, "finalizers": ["example.com/hold"] },
         }))?;
         ctx.create("hub", namespace).await?;
         ctx.create_in("hub", &name, config_map("settings", "1")).await?;
-        seen(&ctx, &name, 2).await?;
-        let whole = Crp::create(
-            &ctx,
-            "whole",
-            &spec(&json!([core_selector("Namespace", &name)]), &targets.all()),
-        )
-        .await?;
+        seen(&ctx, &whole_namespace(&name), 2).await?;
+        let whole = Crp::create(&ctx, "whole", &spec(&whole_namespace(&name), &cast.everywhere())).await?;
         let chosen = json!([
             namespace_selector(&name, "NamespaceWithResourceSelectors"),
             core_selector("ConfigMap", "settings"),
         ]);
-        let chosen = Crp::create(&ctx, "chosen", &spec(&chosen, &targets.all())).await?;
-        whole.until_available("0").await?;
-        let before = chosen.until_available("0").await?;
+        let chosen = Crp::create(&ctx, "chosen", &spec(&chosen, &cast.everywhere())).await?;
+        whole.until_available(0).await?;
+        let before = chosen.until_available(0).await?;
         let api: Api<Namespace> = Api::all(ctx.hub().await?);
         api.delete(&name, &DeleteParams::default()).await?;
         // With its contents it is just no longer there; where it was named, that is a mistake, and clusters keep it.
@@ -310,5 +298,43 @@ fn a_namespace_that_ends_leaves_the_clusters() {
         ensure!(kept.selected_resources == before.selected_resources, "{kept:?}");
         ensure!(kept.observed_resource_index == "0", "{kept:?}");
         release_namespace(&ctx, &name).await
+    });
+}
+
+#[test]
+fn a_namespaced_placement_takes_services_and_endpoints_that_no_service_makes() {
+    scenario("endpoints", |ctx| async move {
+        let namespace = ctx.namespace("hub").await?;
+        furnish(&ctx, &namespace).await?;
+        let own: EndpointSlice = object(json!({
+            "metadata": { "name": "own" }, "addressType": "IPv4", "endpoints": [], "ports": [],
+        }))?;
+        ctx.create_in("hub", &namespace, own).await?;
+        let selectors = json!([
+            core_selector("Service", "web"),
+            { "group": "", "version": "v1", "kind": "Endpoints" },
+            { "group": "discovery.k8s.io", "version": "v1", "kind": "EndpointSlice" },
+        ]);
+        let rp = Rp::create(&ctx, &namespace, "rp", &spec(&selectors, &nowhere())).await?;
+        let inside = |kind: &str, name: &str| format!("{kind} {namespace}/{name}");
+        let is = async |what: &str, expected: &[String]| {
+            rp.until(what, |rp| rp.status.as_ref().is_some_and(|s| selected(s) == expected))
+                .await
+        };
+        let (web, alone, own) = (
+            inside("Service", "web"),
+            inside("Endpoints", "alone"),
+            inside("EndpointSlice", "own"),
+        );
+        is("what users made", &[web.clone(), alone.clone(), own.clone()]).await?;
+        // A Service that takes the Endpoints of its name over, and gives them back.
+        let taking: Service =
+            object(json!({ "metadata": { "name": "alone" }, "spec": { "ports": [{ "port": 80 }] } }))?;
+        ctx.create_in("hub", &namespace, taking).await?;
+        is("without those of the new Service", &[web.clone(), own.clone()]).await?;
+        let services: Api<Service> = Api::namespaced(ctx.hub().await?, &namespace);
+        services.delete("web", &DeleteParams::default()).await?;
+        is("without the Service that is gone", &[own]).await?;
+        Ok(())
     });
 }

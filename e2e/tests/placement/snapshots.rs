@@ -4,15 +4,13 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{
     ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot, ResourceSnapshot, SchedulingPolicySnapshot,
 };
-use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, Rp, core_selector, selected};
-use fleet_e2e::targets::Targets;
+use fleet_e2e::harness::scenario;
+use fleet_e2e::placements::{Crp, Rp, config_map, core_selector, nothing, seen, selected, spec, whole_namespace};
+use fleet_e2e::played::Cast;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-
-use crate::places::{config_map, seen, spec};
 
 const LATEST: &str = "kubernetes-fleet.io/is-latest-snapshot";
 const POLICY_INDEX: &str = "kubernetes-fleet.io/policy-index";
@@ -43,14 +41,10 @@ async fn until_policies(crp: &Crp, expected: &[&str]) -> Result<Vec<ClusterSched
     .await
 }
 
-fn empty_selection(ctx: &Ctx) -> Value {
-    json!([core_selector("Namespace", &ctx.name("missing"))])
-}
-
 #[test]
 fn policy_snapshots_follow_the_policy() {
     scenario("policies", |ctx| async move {
-        let selectors = empty_selection(&ctx);
+        let selectors = nothing(&ctx);
         // The scenario's own clusters, none of which exist: nobody else is bothered.
         let affinity = |value: &str| {
             let terms = json!([{ "labelSelector": { "matchLabels": { "scenario": value } } }]);
@@ -143,10 +137,10 @@ fn without_a_policy_there_is_a_snapshot_of_none() {
 #[test]
 fn snapshots_that_somebody_broke_are_repaired_and_others_go_on() {
     scenario("broken", |ctx| async move {
-        let targets = Targets::join(&ctx, 1).await?;
-        let spec = spec(&empty_selection(&ctx), &targets.all());
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let spec = spec(&nothing(&ctx), &cast.everywhere());
         let crp = Crp::create(&ctx, "crp", &spec).await?;
-        crp.until_available("0").await?;
+        crp.until_available(0).await?;
         let tolerant = json!({ "tolerations": [{ "key": "k", "operator": "Exists" }] });
         crp.patch(&json!({ "spec": { "policy": tolerant } })).await?;
         until_policies(&crp, &["0", "1*"]).await?;
@@ -187,7 +181,7 @@ fn snapshots_that_somebody_broke_are_repaired_and_others_go_on() {
             .patch(&oldest, &params, &patch(json!({ POLICY_INDEX: "first" })))
             .await?;
         let other = Crp::create(&ctx, "other", &spec).await?;
-        other.until_available("0").await?;
+        other.until_available(0).await?;
         crp.until_step("Available", "True").await?;
         Ok(())
     });
@@ -217,12 +211,12 @@ async fn until_pieces(crp: &Crp, expected: &[&str]) -> Result<Vec<ClusterResourc
 fn large_selections_are_kept_in_pieces_that_come_and_go_together() {
     scenario("pieces", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        let targets = Targets::join(&ctx, 1).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
         for (name, kib) in [("a", 300), ("b", 400), ("c", 900), ("d", 100)] {
             ctx.create_in("hub", &namespace, large(name, kib)).await?;
         }
-        seen(&ctx, &namespace, 5).await?;
-        let mut spec = spec(&json!([core_selector("Namespace", &namespace)]), &targets.all());
+        seen(&ctx, &whole_namespace(&namespace), 5).await?;
+        let mut spec = spec(&whole_namespace(&namespace), &cast.everywhere());
         spec["revisionHistoryLimit"] = json!(2);
         let crp = Crp::create(&ctx, "crp", &spec).await?;
         // Namespace, a and b; the one that is too large for any piece, alone; the rest.
@@ -250,7 +244,7 @@ fn large_selections_are_kept_in_pieces_that_come_and_go_together() {
                 piece.annotations()
             );
         }
-        let status = crp.until_available("0").await?;
+        let status = crp.until_available(0).await?;
         let inside = |name: &str| format!("ConfigMap {namespace}/{name}");
         ensure!(
             selected(&status)[1..] == ["a", "b", "c", "d"].map(inside),
@@ -281,10 +275,10 @@ fn large_selections_are_kept_in_pieces_that_come_and_go_together() {
         let maps: Api<ConfigMap> = Api::namespaced(ctx.hub().await?, &namespace);
         maps.delete("d", &DeleteParams::default()).await?;
         until_pieces(&crp, &["0-0", "0-1", "0-snapshot", "1-0", "1-snapshot*"]).await?;
-        crp.until_available("1").await?;
+        crp.until_available(1).await?;
         maps.delete("c", &DeleteParams::default()).await?;
         until_pieces(&crp, &["1-0", "1-snapshot", "2-snapshot*"]).await?;
-        crp.until_available("2").await?;
+        crp.until_available(2).await?;
         crp.until_works("one Work is enough", |works| works.len() == 1).await?;
         Ok(())
     });
@@ -294,12 +288,12 @@ fn large_selections_are_kept_in_pieces_that_come_and_go_together() {
 fn a_change_after_a_quiet_time_is_frozen_at_once_and_a_burst_together() {
     scenario("burst", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        let targets = Targets::join(&ctx, 1).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
         ctx.create_in("hub", &namespace, config_map("settings", "0")).await?;
-        seen(&ctx, &namespace, 2).await?;
-        let spec = spec(&json!([core_selector("ConfigMap", "settings")]), &targets.all());
+        seen(&ctx, &whole_namespace(&namespace), 2).await?;
+        let spec = spec(&json!([core_selector("ConfigMap", "settings")]), &cast.everywhere());
         let rp = Rp::create(&ctx, &namespace, "rp", &spec).await?;
-        rp.until_available("0").await?;
+        rp.until_available(0).await?;
         let maps: Api<ConfigMap> = Api::namespaced(ctx.hub().await?, &namespace);
         for value in 1..=9 {
             let edit = Patch::Merge(json!({ "data": { "key": value.to_string() } }));
@@ -316,17 +310,17 @@ fn a_change_after_a_quiet_time_is_frozen_at_once_and_a_burst_together() {
             .until_made("the last value", |list: &[ResourceSnapshot]| has(list, "9"))
             .await?;
         ensure!(made.len() <= 3, "nine edits made {} snapshots", made.len());
-        let index = (made.len() - 1).to_string();
-        rp.until_available(&index).await?;
+        let index = u64::try_from(made.len())? - 1;
+        rp.until_available(index).await?;
         // Taken back before it was frozen: as if it had not been.
         for value in ["10", "9"] {
             let edit = Patch::Merge(json!({ "data": { "key": value } }));
             maps.patch("settings", &PatchParams::default(), &edit).await?;
         }
         let marker = Rp::create(&ctx, &namespace, "marker", &spec).await?;
-        marker.until_available("0").await?;
+        marker.until_available(0).await?;
         ensure!(
-            rp.status().await?.observed_resource_index == index,
+            rp.status().await?.observed_resource_index == index.to_string(),
             "a snapshot of nothing new"
         );
         Ok(())

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_api::placement::{ClusterResourceBinding, PlacementStatus, ResourcePlacement, Scope};
+use fleet_api::placement::{PlacementStatus, ResourcePlacement, Scope};
 use fleet_e2e::agents::{self, HUB_AGENT};
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, Placement, Rp, core_selector, lines};
-use fleet_e2e::targets::{self, Targets};
+use fleet_e2e::placements::{
+    Crp, Placement, Rp, config_map, core_selector, furnished, lines, nothing, nowhere, spec, whole_namespace,
+};
+use fleet_e2e::played::{Act, Cast, LABEL, affinity};
 use fleet_e2e::wait;
 use kube::ResourceExt as _;
 use kube::core::object::HasStatus as _;
-use serde_json::{Value, json};
-
-use crate::places::{config_map, spec};
+use serde_json::json;
 
 const SCHEDULED: &str = "Scheduled=True SchedulingPolicyFulfilled: found all cluster needed as specified by the \
                          scheduling policy, found 2 cluster(s)";
@@ -33,8 +33,8 @@ fn entry(status: &PlacementStatus, cluster: &str) -> Vec<String> {
 }
 
 /// From silence to failure to success, with every word.
-async fn from_silence_to_success<S: Scope>(targets: &Targets, placement: &Placement<S>) -> Result<()> {
-    let (first, second) = (targets.name(1), targets.name(2));
+async fn from_silence_to_success<S: Scope>(cast: &Cast, placement: &Placement<S>) -> Result<()> {
+    let (first, second) = (cast.name("a"), cast.name("b"));
     // Published so: what is on its way counts as failed, and the cluster tells the difference.
     let pending = "Applied=False ApplyFailed: Failed to apply resources to 1 cluster(s), please check the `failedPlacements` \
                    status";
@@ -72,7 +72,7 @@ async fn from_silence_to_success<S: Scope>(targets: &Targets, placement: &Placem
         entry(&status, &second)
     );
 
-    targets.answer(1, |work| targets::failing(work, 1)).await?;
+    cast.act(&["a"], Act::Failing(1));
     let of_first = |status: &PlacementStatus| {
         let entries = &status.placement_statuses;
         let ours = entries.iter().find(|entry| entry.cluster_name == first);
@@ -95,18 +95,18 @@ async fn from_silence_to_success<S: Scope>(targets: &Targets, placement: &Placem
     );
     let since = status.conditions[0].last_transition_time.clone();
 
-    targets.answer(1, targets::applied).await?;
+    cast.act(&["a"], Act::Unavailable);
     let waiting = "Available=False ResourceNotAvailableYet: The selected resources in 1 cluster(s) are still not available \
                    yet";
     let applied = "Applied=True ApplySucceeded: The selected resources are successfully applied to 2 cluster(s)";
     let status = placement.until_says(&[SYNCHRONIZED, applied, waiting]).await?;
+    let missing = of_first(&status).failed_placements;
     ensure!(
-        of_first(&status).failed_placements.is_empty(),
-        "{:#?}",
-        of_first(&status)
+        !missing.is_empty() && missing.iter().all(|failed| failed.condition.type_ == "Available"),
+        "{missing:#?}"
     );
 
-    targets.answer(1, targets::available).await?;
+    cast.act(&["a"], Act::Available);
     let there = "Available=True ResourceAvailable: The selected resources in 2 cluster(s) are available now";
     let status = placement
         .until_says(&[SCHEDULED, STARTED, OVERRIDDEN, SYNCHRONIZED, applied, there])
@@ -119,10 +119,10 @@ async fn from_silence_to_success<S: Scope>(targets: &Targets, placement: &Placem
     Ok(())
 }
 
-async fn silent_targets(ctx: &Ctx) -> Result<Targets> {
-    let targets = Targets::join(ctx, 2).await?;
-    targets.answer(1, targets::silent).await?;
-    Ok(targets)
+async fn half_silent(ctx: &Ctx) -> Result<Cast> {
+    let cast = Cast::new(ctx, &["a", "b"]).await?;
+    cast.act(&["a"], Act::Silent);
+    Ok(cast)
 }
 
 #[test]
@@ -130,10 +130,10 @@ fn every_step_of_a_cluster_placement_has_its_words() {
     scenario("steps", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         ctx.create_in("hub", &namespace, config_map("settings", "1")).await?;
-        let targets = silent_targets(&ctx).await?;
-        let selectors = json!([core_selector("Namespace", &namespace)]);
-        let crp = Crp::create(&ctx, "crp", &spec(&selectors, &targets.all())).await?;
-        from_silence_to_success(&targets, &crp).await
+        let cast = half_silent(&ctx).await?;
+        let selectors = whole_namespace(&namespace);
+        let crp = Crp::create(&ctx, "crp", &spec(&selectors, &cast.everywhere())).await?;
+        from_silence_to_success(&cast, &crp).await
     });
 }
 
@@ -142,19 +142,19 @@ fn every_step_of_a_namespaced_placement_has_its_words() {
     scenario("steps-inside", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         ctx.create_in("hub", &namespace, config_map("settings", "1")).await?;
-        let targets = silent_targets(&ctx).await?;
+        let cast = half_silent(&ctx).await?;
         let selectors = json!([core_selector("ConfigMap", "settings")]);
-        let rp = Rp::create(&ctx, &namespace, "rp", &spec(&selectors, &targets.all())).await?;
-        from_silence_to_success(&targets, &rp).await
+        let rp = Rp::create(&ctx, &namespace, "rp", &spec(&selectors, &cast.everywhere())).await?;
+        from_silence_to_success(&cast, &rp).await
     });
 }
 
 #[test]
 fn clusters_that_were_asked_for_and_not_found_are_listed() {
     scenario("too-few", |ctx| async move {
-        let targets = Targets::join(&ctx, 2).await?;
-        let selectors = json!([core_selector("Namespace", &ctx.name("missing"))]);
-        let policy = json!({ "placementType": "PickN", "numberOfClusters": 4, "affinity": targets.affinity() });
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let selectors = nothing(&ctx);
+        let policy = json!({ "placementType": "PickN", "numberOfClusters": 4, "affinity": cast.ours() });
         let crp = Crp::create(&ctx, "number", &spec(&selectors, &policy)).await?;
         let unfulfilled = "Scheduled=False SchedulingPolicyUnfulfilled: could not find all clusters needed as specified by \
                            the scheduling policy, found 2 cluster(s) instead";
@@ -169,7 +169,7 @@ fn clusters_that_were_asked_for_and_not_found_are_listed() {
             .iter()
             .map(|e| e.cluster_name.clone())
             .collect();
-        ensure!(named == [targets.name(1), targets.name(2)].into(), "{named:?}");
+        ensure!(named == [cast.name("a"), cast.name("b")].into(), "{named:?}");
         // As many as are missing, if there are so many others in the fleet.
         let others = &status.placement_statuses[2..];
         ensure!(others.len() <= 2 && !others.is_empty(), "{others:#?}");
@@ -180,7 +180,7 @@ fn clusters_that_were_asked_for_and_not_found_are_listed() {
         }
 
         let missing = ctx.name("nobody");
-        let policy = json!({ "placementType": "PickFixed", "clusterNames": [targets.name(1), missing] });
+        let policy = json!({ "placementType": "PickFixed", "clusterNames": [cast.name("a"), missing] });
         let crp = Crp::create(&ctx, "fixed", &spec(&selectors, &policy)).await?;
         let status = crp.until_step("Available", "True").await?;
         let [found, not_found] = status.placement_statuses.as_slice() else {
@@ -188,7 +188,7 @@ fn clusters_that_were_asked_for_and_not_found_are_listed() {
         };
         let picked = format!(
             "Scheduled=True Scheduled: Successfully scheduled resources for placement in \"{}\": picked by scheduling policy",
-            targets.name(1)
+            cast.name("a")
         );
         ensure!(lines(&found.conditions)[0] == picked, "{found:#?}");
         let said = format!("Scheduled=False ScheduleFailed: Specified cluster \"{missing}\" is not found");
@@ -200,13 +200,11 @@ fn clusters_that_were_asked_for_and_not_found_are_listed() {
 #[test]
 fn without_a_cluster_only_scheduling_is_told() {
     scenario("none", |ctx| async move {
-        let selectors = json!([core_selector("Namespace", &ctx.name("missing"))]);
-        let nobody = json!({ "clusterAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
-            "clusterSelectorTerms": [{ "labelSelector": { "matchLabels": { "scenario": ctx.prefix() } } }],
-        } } });
+        let selectors = nothing(&ctx);
+        let nobody = affinity(&[(LABEL, ctx.prefix())]);
         for (word, policy) in [
             ("all", json!({ "placementType": "PickAll", "affinity": nobody })),
-            ("zero", json!({ "placementType": "PickN", "numberOfClusters": 0 })),
+            ("zero", nowhere()),
         ] {
             let crp = Crp::create(&ctx, word, &spec(&selectors, &policy)).await?;
             let status = crp
@@ -225,15 +223,10 @@ fn without_a_cluster_only_scheduling_is_told() {
 #[test]
 fn reporting_differences_has_its_own_condition() {
     scenario("diff", |ctx| async move {
-        let targets = Targets::join(&ctx, 1).await?;
-        let selectors = json!([core_selector("Namespace", &ctx.name("missing"))]);
-        let crp = Crp::create(&ctx, "crp", &spec(&selectors, &targets.all())).await?;
-        crp.until_available("0").await?;
-        targets
-            .answer(1, |work| {
-                Some(json!({ "conditions": [targets::condition(work, "DiffReported", "True", "WorkDiffReported")] }))
-            })
-            .await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let selectors = nothing(&ctx);
+        let crp = Crp::create(&ctx, "crp", &spec(&selectors, &cast.everywhere())).await?;
+        crp.until_available(0).await?;
         let apply = |kind: &str| json!({ "spec": { "strategy": { "applyStrategy": { "type": kind } } } });
         crp.patch(&apply("ReportDiff")).await?;
         let status = crp
@@ -243,9 +236,8 @@ fn reporting_differences_has_its_own_condition() {
             .await?;
         let types: Vec<_> = status.conditions.iter().map(|c| c.type_.clone()).collect();
         ensure!(types.len() == 5, "{types:?}");
-        targets.answer(1, targets::available).await?;
         crp.patch(&apply("ClientSideApply")).await?;
-        let status = crp.until_available("0").await?;
+        let status = crp.until_available(0).await?;
         ensure!(status.conditions.len() == 6, "{:#?}", lines(&status.conditions));
         Ok(())
     });
@@ -257,10 +249,10 @@ fn of_many_failed_manifests_a_hundred_are_listed() {
         let namespace = ctx.namespace("hub").await?;
         let maps = (0..120).map(|n| ctx.create_in("hub", &namespace, config_map(&format!("map-{n:03}"), "1")));
         futures::future::try_join_all(maps).await?;
-        let targets = Targets::join(&ctx, 1).await?;
-        targets.answer(1, |work| targets::failing(work, 120)).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        cast.act(&["a"], Act::Failing(120));
         let maps = json!([{ "group": "", "version": "v1", "kind": "ConfigMap" }]);
-        let rp = Rp::create(&ctx, &namespace, "rp", &spec(&maps, &targets.all())).await?;
+        let rp = Rp::create(&ctx, &namespace, "rp", &spec(&maps, &cast.everywhere())).await?;
         let failed = |rp: &ResourcePlacement| {
             let entries = rp.status.as_ref().map(|status| status.placement_statuses.as_slice());
             entries
@@ -275,33 +267,31 @@ fn of_many_failed_manifests_a_hundred_are_listed() {
 }
 
 #[test]
-fn a_binding_that_says_the_same_in_other_words_reaches_the_placement() {
-    scenario("words", |ctx| async move {
-        let targets = Targets::join(&ctx, 1).await?;
-        targets.answer(1, targets::silent).await?;
-        let selectors = json!([core_selector("Namespace", &ctx.name("missing"))]);
-        let crp = Crp::create(&ctx, "crp", &spec(&selectors, &targets.all())).await?;
-        crp.until_step("Applied", "False").await?;
-        let bindings = crp.made::<ClusterResourceBinding>().await?;
-        let mut status = json!(bindings[0].status);
-        let list = status["conditions"].as_array_mut().into_iter().flatten();
-        for condition in list.filter(|c| c["type"] == "WorkSynchronized") {
-            condition["message"] = Value::from("in other words");
-        }
-        let api = crp.api::<ClusterResourceBinding>().await?;
-        let patch = kube::api::Patch::Merge(json!({ "status": status }));
-        api.patch_status(&bindings[0].name_any(), &kube::api::PatchParams::default(), &patch)
-            .await?;
-        // The hub says what it knows again, or shows what is there: never something that is neither.
-        crp.until("one of both", |crp| {
-            let said = crp
-                .status
-                .as_ref()
-                .map(|s| entry(s, &targets.name(1)))
-                .unwrap_or_default();
-            said.iter().any(|line| line.starts_with("WorkSynchronized=True"))
-        })
-        .await?;
+fn a_list_that_changes_under_the_same_conditions_reaches_the_placement() {
+    scenario("lists", |ctx| async move {
+        let namespace = furnished(&ctx).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        cast.act(&["a"], Act::Failing(1));
+        let crp = Crp::create(&ctx, "crp", &spec(&whole_namespace(&namespace), &cast.everywhere())).await?;
+        let failed = async |count: usize| {
+            let found = crp
+                .until(&format!("{count} failed"), |crp| {
+                    let entries = crp.status.iter().flat_map(|status| &status.placement_statuses);
+                    entries.map(|entry| entry.failed_placements.len()).sum::<usize>() == count
+                })
+                .await?;
+            Ok::<_, anyhow::Error>(found.status.unwrap_or_default())
+        };
+        let before = failed(1).await?;
+        cast.act(&["a"], Act::Failing(2));
+        let more = failed(2).await?;
+        ensure!(more.conditions == before.conditions, "{:#?}", lines(&more.conditions));
+        ensure!(
+            entry(&more, &cast.name("a")) == entry(&before, &cast.name("a")),
+            "{more:#?}"
+        );
+        cast.act(&["a"], Act::Failing(1));
+        failed(1).await?;
         Ok(())
     });
 }
@@ -334,19 +324,18 @@ async fn until_metric(ctx: &Ctx, name: &str, labels: Option<&str>) -> Result<()>
 #[test]
 fn a_metric_tells_where_a_placement_stands() {
     scenario("metric", |ctx| async move {
-        let targets = Targets::join(&ctx, 1).await?;
-        targets.answer(1, targets::silent).await?;
-        let selectors = json!([core_selector("Namespace", &ctx.name("missing"))]);
-        let crp = Crp::create(&ctx, "crp", &spec(&selectors, &targets.all())).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        cast.act(&["a"], Act::Silent);
+        let selectors = nothing(&ctx);
+        let crp = Crp::create(&ctx, "crp", &spec(&selectors, &cast.everywhere())).await?;
         crp.until_step("Applied", "False").await?;
         let waiting = "generation=\"1\",conditionType=\"ClusterResourcePlacementApplied\",status=\"False\",reason=\"ApplyFailed\"";
         until_metric(&ctx, &crp.name, Some(waiting)).await?;
-        targets.answer(1, targets::available).await?;
-        crp.until_available("0").await?;
+        cast.act(&["a"], Act::Available);
+        crp.until_available(0).await?;
         let completed = "generation=\"1\",conditionType=\"Completed\",status=\"True\",reason=\"Completed\"";
         until_metric(&ctx, &crp.name, Some(completed)).await?;
-        crp.delete().await?;
-        crp.until_gone().await?;
+        crp.remove().await?;
         until_metric(&ctx, &crp.name, None).await
     });
 }

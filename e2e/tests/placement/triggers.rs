@@ -3,20 +3,14 @@
 use anyhow::{Result, ensure};
 use fleet_api::placement::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, Rp, core_selector, lines, namespace_selector, selected};
+use fleet_e2e::placements::{Crp, Rp, config_map, lines, namespace_selector, nowhere, selected, spec, whole_namespace};
+use fleet_e2e::played::Cast;
 use fleet_e2e::refusal::{Rule, WORDS, allow, refuse};
-use fleet_e2e::targets::Targets;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::ResourceExt;
+use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-
-use crate::places::{config_map, spec};
-
-fn nowhere() -> Value {
-    json!({ "placementType": "PickN", "numberOfClusters": 0 })
-}
 
 async fn until_selected(crp: &Crp, expected: &[String]) -> Result<()> {
     crp.until(&format!("{expected:?}"), |crp| {
@@ -29,32 +23,9 @@ async fn until_selected(crp: &Crp, expected: &[String]) -> Result<()> {
 /// Waits until everything that was written before has been looked at: a placement of the same objects, made now, is
 /// through.
 async fn quiet(ctx: &Ctx, word: &str, namespace: &str) -> Result<()> {
-    let marker = Crp::create(
-        ctx,
-        word,
-        &spec(&json!([core_selector("Namespace", namespace)]), &nowhere()),
-    )
-    .await?;
+    let marker = Crp::create(ctx, word, &spec(&whole_namespace(namespace), &nowhere())).await?;
     marker.until_step("Scheduled", "True").await?;
     Ok(())
-}
-
-/// Versions of everything that a pass over a placement might write.
-async fn versions(crp: &Crp) -> Result<Vec<Option<String>>> {
-    let mut found = vec![crp.get().await?.resource_version()];
-    found.extend(
-        crp.made::<ClusterResourceSnapshot>()
-            .await?
-            .iter()
-            .map(ResourceExt::resource_version),
-    );
-    found.extend(
-        crp.made::<ClusterSchedulingPolicySnapshot>()
-            .await?
-            .iter()
-            .map(ResourceExt::resource_version),
-    );
-    Ok(found)
 }
 
 #[test]
@@ -63,12 +34,7 @@ fn objects_that_come_change_and_go_are_noticed() {
         let namespace = ctx.namespace("hub").await?;
         let labels = json!({ "matchLabels": { "story": ctx.prefix() } });
         let map = format!("ConfigMap {namespace}/late");
-        let whole = Crp::create(
-            &ctx,
-            "whole",
-            &spec(&json!([core_selector("Namespace", &namespace)]), &nowhere()),
-        )
-        .await?;
+        let whole = Crp::create(&ctx, "whole", &spec(&whole_namespace(&namespace), &nowhere())).await?;
         let only = json!([namespace_selector(&namespace, "NamespaceOnly")]);
         let only = Crp::create(&ctx, "only", &spec(&only, &nowhere())).await?;
         let role = json!({ "group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRole", "labelSelector": labels });
@@ -80,7 +46,7 @@ fn objects_that_come_change_and_go_are_noticed() {
         until_selected(&only, std::slice::from_ref(&home)).await?;
         until_selected(&roles, &[]).await?;
         inside.until_step("Scheduled", "True").await?;
-        let before = versions(&only).await?;
+        let before = only.versions().await?;
 
         // They come.
         ctx.create_in("hub", &namespace, config_map("late", "1")).await?;
@@ -115,7 +81,7 @@ fn objects_that_come_change_and_go_are_noticed() {
                 rp.status.as_ref().is_some_and(|s| s.selected_resources.is_empty())
             })
             .await?;
-        ensure!(versions(&only).await? == before, "contents are no concern of it");
+        ensure!(only.versions().await? == before, "contents are no concern of it");
         Ok(())
     });
 }
@@ -127,18 +93,13 @@ fn what_does_not_concern_a_placement_writes_nothing() {
         let forbidden = format!("kube-{}", ctx.prefix());
         let made: Namespace = serde_json::from_value(json!({ "metadata": { "name": forbidden } }))?;
         ctx.create("hub", made).await?;
-        let crp = Crp::create(
-            &ctx,
-            "crp",
-            &spec(&json!([core_selector("Namespace", &namespace)]), &nowhere()),
-        )
-        .await?;
+        let crp = Crp::create(&ctx, "crp", &spec(&whole_namespace(&namespace), &nowhere())).await?;
         crp.until_step("Scheduled", "True").await?;
         let labelled = crp
             .patch(&json!({ "metadata": { "labels": { "edited": "yes" } } }))
             .await?;
         ensure!(labelled.metadata.generation == Some(1), "{labelled:?}");
-        let before = versions(&crp).await?;
+        let before = crp.versions().await?;
         ctx.create_in("hub", &forbidden, config_map("elsewhere", "1")).await?;
         let api: Api<Namespace> = Api::all(ctx.hub().await?);
         // Written by the namespace controller all the time.
@@ -148,7 +109,7 @@ fn what_does_not_concern_a_placement_writes_nothing() {
         }] } }));
         api.patch_status(&namespace, &PatchParams::default(), &status).await?;
         quiet(&ctx, "marker", &namespace).await?;
-        ensure!(versions(&crp).await? == before, "something was written");
+        ensure!(crp.versions().await? == before, "something was written");
         // A change of the spec is one pass: the policy snapshot says for which generation.
         crp.patch(&json!({ "spec": { "revisionHistoryLimit": 5 } })).await?;
         crp.until_made("seen", |list: &[ClusterSchedulingPolicySnapshot]| {
@@ -163,7 +124,7 @@ fn what_does_not_concern_a_placement_writes_nothing() {
 fn a_write_that_is_refused_is_done_later() {
     scenario("refused", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        let targets = Targets::join(&ctx, 1).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
         let steps = [
             ("placement", "clusterresourceplacements"),
             ("policy", "clusterschedulingpolicysnapshots"),
@@ -188,16 +149,17 @@ fn a_write_that_is_refused_is_done_later() {
                 group: "placement.kubernetes-fleet.io",
                 resource,
                 condition,
+                reason: "Invalid",
             }
         });
         refuse(&ctx, &rules).await?;
-        let spec = spec(&json!([core_selector("Namespace", &namespace)]), &targets.all());
+        let spec = spec(&whole_namespace(&namespace), &cast.everywhere());
         let mut held = Vec::new();
         for (word, _) in steps {
             held.push((word, Crp::create(&ctx, word, &spec).await?));
         }
         let free = Crp::create(&ctx, "free", &spec).await?;
-        free.until_available("0").await?;
+        free.until_available(0).await?;
         for (word, crp) in &held {
             let status = crp.status().await?;
             ensure!(
@@ -209,6 +171,9 @@ fn a_write_that_is_refused_is_done_later() {
             );
         }
         // What users have to know is said where it can be.
+        for (_, crp) in &held[1..=2] {
+            crp.until_held(&[WORDS]).await?;
+        }
         let (_, crp) = &held[5];
         let status = crp.until_step("WorkSynchronized", "False").await?;
         let said = lines(&status.placement_statuses[0].conditions);
@@ -221,7 +186,7 @@ fn a_write_that_is_refused_is_done_later() {
             allow(&ctx, word).await?;
         }
         for (_, crp) in &held {
-            crp.until_available("0").await?;
+            crp.until_available(0).await?;
             let policies = crp.made::<ClusterSchedulingPolicySnapshot>().await?;
             let resources = crp.made::<ClusterResourceSnapshot>().await?;
             ensure!(

@@ -1,30 +1,15 @@
 //! Flags of the hub agent that concern placements.
 
-use anyhow::{Context as _, Result, ensure};
-use fleet_api::placement::ClusterResourceSnapshot;
-use fleet_e2e::agents::{self, HUB_AGENT};
-use fleet_e2e::binaries;
-use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, core_selector, selected};
-use fleet_e2e::targets::Targets;
+use anyhow::{Context as _, ensure};
+use fleet_api::placement::{ClusterResourceSnapshot, ResourceSnapshot, SchedulingPolicySnapshot};
+use fleet_e2e::agents::with_hub_flags;
+use fleet_e2e::harness::scenario;
+use fleet_e2e::placements::{Crp, Rp, config_map, core_selector, furnished, nowhere, selected, spec, whole_namespace};
+use fleet_e2e::played::Cast;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-
-use crate::{config_map, spec};
-
-/// Tells a story with a hub agent that has further flags, in place of the fleet's own, which is back afterwards.
-async fn with_flags(ctx: &Ctx, word: &str, flags: &[String], story: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
-    ctx.fleet().kill(HUB_AGENT).await?;
-    let process = format!("hub/{}", ctx.name(word));
-    let helm = binaries::find_or_build_helm().await?;
-    agents::start_hub_agent(ctx.fleet(), &helm, &process, flags).await?;
-    let outcome = story().await;
-    ctx.fleet().kill(&process).await?;
-    ctx.fleet().start_again(HUB_AGENT).await?;
-    outcome
-}
 
 #[test]
 fn flags_decide_what_can_be_placed() {
@@ -39,15 +24,12 @@ fn flags_decide_what_can_be_placed() {
             "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
         }))?;
         ctx.create_in("hub", &namespace, claim).await?;
-        let nowhere = json!({ "placementType": "PickN", "numberOfClusters": 0 });
-        let whole = |name: &str| json!({ "resourceSelectors": [core_selector("Namespace", name)], "policy": nowhere });
+        let whole =
+            |name: &str| json!({ "resourceSelectors": [core_selector("Namespace", name)], "policy": nowhere() });
 
-        let flags = [
-            "--enable-workload=true".to_owned(),
-            format!("--skipped-propagating-namespaces=other, {skipped}"),
-            "--skipped-propagating-apis=v1/Secret".to_owned(),
-        ];
-        with_flags(&ctx, "skipping", &flags, async || {
+        let skip = format!("--skipped-propagating-namespaces=other, {skipped}");
+        let flags = ["--enable-workload=true", &skip, "--skipped-propagating-apis=v1/Secret"];
+        with_hub_flags(ctx.fleet(), &flags, async || {
             let crp = Crp::create(&ctx, "whole", &whole(&namespace)).await?;
             let status = crp.until_step("Scheduled", "True").await?;
             let expected = [
@@ -63,17 +45,12 @@ fn flags_decide_what_can_be_placed() {
         })
         .await?;
 
-        with_flags(
-            &ctx,
-            "allowing",
-            &["--allowed-propagating-apis=v1/ConfigMap".to_owned()],
-            async || {
-                let crp = Crp::create(&ctx, "nothing", &whole(&namespace)).await?;
-                let status = crp.until_step("Scheduled", "True").await?;
-                ensure!(status.selected_resources.is_empty(), "{:?}", selected(&status));
-                Ok(())
-            },
-        )
+        with_hub_flags(ctx.fleet(), &["--allowed-propagating-apis=v1/ConfigMap"], async || {
+            let crp = Crp::create(&ctx, "nothing", &whole(&namespace)).await?;
+            let status = crp.until_step("Scheduled", "True").await?;
+            ensure!(status.selected_resources.is_empty(), "{:?}", selected(&status));
+            Ok(())
+        })
         .await
     });
 }
@@ -84,8 +61,8 @@ fn the_flags_of_the_snapshot_delay_are_obeyed() {
     scenario("delay", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         ctx.create_in("hub", &namespace, config_map("settings", "0")).await?;
-        let targets = Targets::join(&ctx, 1).await?;
-        let spec = spec(&json!([core_selector("Namespace", &namespace)]), &targets);
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let spec = spec(&whole_namespace(&namespace), &cast.everywhere());
         let maps: Api<ConfigMap> = Api::namespaced(ctx.hub().await?, &namespace);
         let edit = async |value: &str| {
             let edit = Patch::Merge(json!({ "data": { "key": value } }));
@@ -97,9 +74,9 @@ fn the_flags_of_the_snapshot_delay_are_obeyed() {
                 format!("--resource-changes-collection-duration={collection}"),
             ]
         };
-        with_flags(&ctx, "waiting", &flags("8s", "3s"), async || {
+        with_hub_flags(ctx.fleet(), &flags("8s", "3s"), async || {
             let crp = Crp::create(&ctx, "waits", &spec).await?;
-            let before = crp.until_available("0").await?;
+            let before = crp.until_available(0).await?;
             edit("1").await?;
             let noted = crp
                 .until_made("noted", |list: &[ClusterResourceSnapshot]| {
@@ -138,10 +115,10 @@ fn the_flags_of_the_snapshot_delay_are_obeyed() {
         })
         .await?;
 
-        with_flags(&ctx, "hasty", &flags("0s", "0s"), async || {
+        with_hub_flags(ctx.fleet(), &flags("0s", "0s"), async || {
             let crp = Crp::create(&ctx, "hastes", &spec).await?;
-            crp.until_available("0").await?;
-            for (value, index) in [("3", "1"), ("4", "2"), ("5", "3")] {
+            crp.until_available(0).await?;
+            for (value, index) in [("3", 1), ("4", 2), ("5", 3)] {
                 edit(value).await?;
                 crp.until_available(index).await?;
             }
@@ -153,5 +130,36 @@ fn the_flags_of_the_snapshot_delay_are_obeyed() {
             Ok(())
         })
         .await
+    });
+}
+
+#[test]
+fn without_their_flag_namespaced_placements_cause_nothing() {
+    scenario("flag-off", |ctx| async move {
+        let namespace = furnished(&ctx).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let inside = spec(&json!([core_selector("ConfigMap", "settings")]), &cast.everywhere());
+        let mut made = None;
+        with_hub_flags(ctx.fleet(), &["--enable-resource-placement=false"], async || {
+            let rp = Rp::create(&ctx, &namespace, "rp", &inside).await?;
+            // One of the other kind that is made later is through.
+            let marker = spec(&whole_namespace(&namespace), &cast.everywhere());
+            Crp::create(&ctx, "marker", &marker).await?.until_available(0).await?;
+            let untouched = rp.get().await?;
+            ensure!(
+                untouched.finalizers().is_empty() && untouched.status.is_none(),
+                "{untouched:?}"
+            );
+            ensure!(
+                rp.made::<SchedulingPolicySnapshot>().await?.is_empty(),
+                "a policy snapshot"
+            );
+            ensure!(rp.made::<ResourceSnapshot>().await?.is_empty(), "a resource snapshot");
+            made = Some(rp);
+            Ok(())
+        })
+        .await?;
+        made.context("it was made")?.until_available(0).await?;
+        Ok(())
     });
 }

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_api::placement::{BindingState, ClusterResourceBinding, Work};
+use fleet_api::placement::{BindingState, ClusterResourceBinding};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placing::{Placed, bound, change, place, rolling};
+use fleet_e2e::placements::{Crp, bound, change, place, rolling};
 use fleet_e2e::played::{Act, Cast};
+use fleet_e2e::works::Held;
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
 const BLOCKED: &str = "The resources cannot be updated to the latest because of the rollout strategy";
 
 /// Waits until exactly these clusters are held back, and why they say so.
-async fn held(crp: &Placed, clusters: &[String]) -> Result<Vec<String>> {
+async fn held(crp: &Crp, clusters: &[String]) -> Result<Vec<String>> {
     let says = |binding: &ClusterResourceBinding| {
         let started = bound(binding, "RolloutStarted").filter(|c| c.status == "False");
         started.map(|c| (c.reason.clone(), c.message.clone()))
@@ -42,29 +42,28 @@ fn a_change_goes_from_cluster_to_cluster_and_broken_ones_do_not_wait() {
     scenario("roll-budget", |ctx| async move {
         let words = ["a", "b", "c", "d"];
         let cast = Cast::new(&ctx, &words).await?;
-        let on = |words: &[&str]| -> Vec<_> { words.iter().map(|word| cast.name(word)).collect() };
         let crp = place(&ctx, cast.everywhere(), rolling(&json!(1), &json!(1))).await?;
         crp.until_available(0).await?;
 
         cast.act(&words, Act::Silent);
         change(&ctx, "two").await?;
-        crp.until_text_on("\"two\"", &on(&["a"])).await?;
-        let messages = held(&crp, &on(&["b", "c", "d"])).await?;
+        crp.until_text_on("\"two\"", &cast.names(&["a"])).await?;
+        let messages = held(&crp, &cast.names(&["b", "c", "d"])).await?;
         ensure!(messages.iter().all(|m| m.contains(&cast.name("a"))), "{messages:?}");
         cast.act(&["a"], Act::Available);
-        crp.until_text_on("\"two\"", &on(&["a", "b"])).await?;
-        held(&crp, &on(&["c", "d"])).await?;
+        crp.until_text_on("\"two\"", &cast.names(&["a", "b"])).await?;
+        held(&crp, &cast.names(&["c", "d"])).await?;
         cast.act(&words, Act::Available);
         crp.until_available(1).await?;
-        crp.until_text_on("\"two\"", &on(&words)).await?;
+        crp.until_text_on("\"two\"", &cast.names(&words)).await?;
 
         // What is broken gets the next change whatever the budget, and uses it up for the others.
         cast.act(&["c"], Act::Broken);
         crp.until_condition("Applied", "False").await?;
         cast.act(&words, Act::Silent);
         change(&ctx, "three").await?;
-        crp.until_text_on("\"three\"", &on(&["c"])).await?;
-        let messages = held(&crp, &on(&["a", "b", "d"])).await?;
+        crp.until_text_on("\"three\"", &cast.names(&["c"])).await?;
+        let messages = held(&crp, &cast.names(&["a", "b", "d"])).await?;
         ensure!(messages.iter().all(|m| m.contains(&cast.name("c"))), "{messages:?}");
         cast.act(&words, Act::Available);
         crp.until_available(2).await?;
@@ -178,12 +177,7 @@ fn only_the_cluster_with_a_predecessor_waits() {
         crp.until_available(0).await?;
         // The member on a is slow to clean up after an eviction.
         let (a, b) = (cast.name("a"), cast.name("b"));
-        let works: Api<Work> = Api::namespaced(ctx.hub().await?, &cast.member("a").namespace());
-        let hold = |list: serde_json::Value| Patch::Merge(json!({ "metadata": { "finalizers": list } }));
-        let work = format!("{}-work", crp.name);
-        works
-            .patch(&work, &PatchParams::default(), &hold(json!(["example.com/hold"])))
-            .await?;
+        let slow = Held::hold(&ctx, &cast.member("a").namespace(), &format!("{}-work", crp.name)).await?;
         let old = crp.binding(&a).await?;
         crp.evict(&old.name_any()).await?;
         let waits = crp
@@ -208,7 +202,7 @@ fn only_the_cluster_with_a_predecessor_waits() {
         // The other cluster does not care.
         change(&ctx, "two").await?;
         crp.until_text_on("\"two\"", &[b]).await?;
-        works.patch(&work, &PatchParams::default(), &hold(json!([]))).await?;
+        slow.release().await?;
         crp.until_available(1).await?;
         let all = crp.until_bindings("two", |all| all.len() == 2).await?;
         ensure!(all.iter().all(|b| b.uid() != old.uid()), "{all:?}");

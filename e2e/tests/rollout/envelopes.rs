@@ -3,14 +3,14 @@
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{ClusterResourceBinding, ClusterResourceEnvelope, ResourceEnvelope, ResourceOverride, Work};
 use fleet_api::{annotations, labels};
+use fleet_e2e::events::Events;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placing::{Placed, bound, config_map, manifest, manifests, place, rolling};
+use fleet_e2e::placements::{Crp, bound, config_map, place, rolling, seen, whole_namespace};
 use fleet_e2e::played::{Act, Cast};
-use fleet_e2e::wait;
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use fleet_e2e::works::{manifest, manifests};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::runtime::watcher;
 use serde_json::{Value, json};
 
 fn quota(name: &str, namespace: &str) -> Value {
@@ -45,7 +45,7 @@ fn names(work: &Work) -> Vec<Value> {
 }
 
 /// Waits until the only binding says that its Works are not in step, and why.
-async fn refused(crp: &Placed, text: &str) -> Result<()> {
+async fn refused(crp: &Crp, text: &str) -> Result<()> {
     let what = format!("SyncWorkFailed with {text:?}");
     let all = crp
         .until_bindings(&what, |all| {
@@ -61,7 +61,7 @@ async fn refused(crp: &Placed, text: &str) -> Result<()> {
 }
 
 /// A namespace with a ResourceEnvelope and what looks like one, and a ClusterResourceEnvelope, placed together.
-async fn both_kinds(ctx: &Ctx, cast: &Cast) -> Result<Placed> {
+async fn both_kinds(ctx: &Ctx, cast: &Cast) -> Result<Crp> {
     let namespace = ctx.namespace("hub").await?;
     let wide: ClusterResourceEnvelope = serde_json::from_value(json!({
         "metadata": { "name": ctx.name("wide") },
@@ -92,10 +92,11 @@ async fn both_kinds(ctx: &Ctx, cast: &Cast) -> Result<Placed> {
         { "group": "placement.kubernetes-fleet.io", "version": "v1beta1", "kind": "ClusterResourceEnvelope",
           "name": ctx.name("wide") },
     ]);
+    seen(ctx, &selectors, 4).await?;
     let spec = json!({
         "resourceSelectors": selectors, "policy": cast.everywhere(), "strategy": rolling(&json!(1), &json!(1)),
     });
-    Placed::create(ctx, &ctx.name("crp"), spec).await?.settled().await
+    Crp::create(ctx, "crp", &spec).await
 }
 
 #[test]
@@ -194,9 +195,10 @@ fn what_does_not_belong_into_an_envelope_is_refused_by_name() {
             json!({ "good": quota("good", &namespace), "odd": quota("odd", "elsewhere") }),
         )
         .await?;
-        let selectors = fleet_e2e::placing::whole_namespace(&namespace);
+        let selectors = whole_namespace(&namespace);
+        seen(&ctx, &selectors, 2).await?;
         let spec = json!({ "resourceSelectors": selectors, "policy": cast.everywhere() });
-        let crp = Placed::create(&ctx, &ctx.name("crp"), spec).await?.settled().await?;
+        let crp = Crp::create(&ctx, "crp", &spec).await?;
         refused(
             &crp,
             &format!(
@@ -337,13 +339,8 @@ fn a_work_of_another_version_is_adopted_and_two_of_them_are_reported() {
         crp.until_available(1).await?;
         works.create(&PostParams::default(), &older(&own)?).await?;
         refused(&crp, "2 work objects found for the same envelope").await?;
-        let events: Api<Event> = Api::all(ctx.hub().await?);
-        let selector = watcher::Config::default().fields(&format!("involvedObject.name={}", binding.name_any()));
-        wait::until_list_where(events, selector, "DuplicateEnvelopeWorks", |list| {
-            list.iter()
-                .any(|event| event.reason.as_deref() == Some("DuplicateEnvelopeWorks"))
-        })
-        .await?;
+        let events = Events::about(&ctx, None, "ClusterResourceBinding", &binding.name_any()).await?;
+        events.until("DuplicateEnvelopeWorks", &[]).await?;
         // None was deleted; when the newer one is gone, the one with the other name goes on.
         works.get(&own).await?;
         works.delete(&first, &DeleteParams::default()).await?;

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{
-    ClusterResourceBinding, ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceBinding,
-    ResourceOverride, ResourcePlacement, Work,
+    ClusterResourceBinding, ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride, Scope, Work,
 };
 use fleet_api::{finalizers, labels};
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placing::{Placed, bound, change, cluster_of, config_map, manifest, place, rolling};
+use fleet_e2e::placements::{
+    Crp, Placement, Rp, bound, change, core_selector, furnished, place, rolling, whole_namespace,
+};
 use fleet_e2e::played::Cast;
 use fleet_e2e::wait;
+use fleet_e2e::works::{cluster_of, manifest};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
@@ -70,9 +72,10 @@ fn settings(works: &[Work]) -> BTreeMap<String, Value> {
     works.iter().map(of).collect()
 }
 
-async fn until_settings(crp: &Placed, wanted: &[(String, Value)]) -> Result<Vec<Work>> {
+async fn until_settings<S: Scope>(placement: &Placement<S>, wanted: &[(String, Value)]) -> Result<Vec<Work>> {
     let wanted: BTreeMap<_, _> = wanted.iter().cloned().collect();
-    crp.until_works(&format!("settings {wanted:?}"), |works| settings(works) == wanted)
+    placement
+        .until_works(&format!("settings {wanted:?}"), |works| settings(works) == wanted)
         .await
 }
 
@@ -259,17 +262,15 @@ fn an_override_that_fails_names_object_and_rule_and_can_be_repaired() {
     scenario("over-fail", |ctx| async move {
         let cast = Cast::new(&ctx, &[]).await?;
         cast.join("a", json!({ "env": "prod" })).await?;
-        let namespace = ctx.namespace("hub").await?;
-        ctx.create_in("hub", &namespace, config_map("settings", "one")).await?;
+        let namespace = furnished(&ctx).await?;
         let reference = json!({ "name": ctx.name("crp"), "scope": "Cluster" });
         let patches = json!([{ "op": "add", "path": "/metadata/labels/x", "value": "y" }]);
         narrow(&ctx, "ro", reference, json!([rule("prod", &patches)])).await?;
         let snapshots: Api<fleet_api::placement::ResourceOverrideSnapshot> =
             Api::namespaced(ctx.hub().await?, &namespace);
         wait::until_present(snapshots, "ro-0", "exists", |_| true).await?;
-        let selectors = json!([{ "group": "", "version": "v1", "kind": "Namespace", "name": namespace }]);
-        let spec = json!({ "resourceSelectors": selectors, "policy": cast.everywhere() });
-        let crp = Placed::create(&ctx, &ctx.name("crp"), spec).await?.settled().await?;
+        let spec = json!({ "resourceSelectors": whole_namespace(&namespace), "policy": cast.everywhere() });
+        let crp = Crp::create(&ctx, "crp", &spec).await?;
         let failed = crp
             .until_bindings("Overridden False", |all| {
                 all.len() == 1 && bound(&all[0], "Overridden").is_some_and(|c| c.status == "False")
@@ -327,44 +328,21 @@ fn a_reference_says_which_of_two_placements_of_a_name() {
     scenario("over-scope", |ctx| async move {
         let cast = Cast::new(&ctx, &["a"]).await?;
         let crp = place(&ctx, cast.everywhere(), rolling(&json!(1), &json!(1))).await?;
-        let rp: ResourcePlacement = serde_json::from_value(json!({
-            "metadata": { "name": crp.name },
-            "spec": {
-                "resourceSelectors": [{ "group": "", "version": "v1", "kind": "ConfigMap", "name": "settings" }],
-                "policy": cast.everywhere(),
-            },
-        }))?;
-        ctx.create_in("hub", ctx.prefix(), rp).await?;
+        let spec = json!({
+            "resourceSelectors": [core_selector("ConfigMap", "settings")], "policy": cast.everywhere(),
+        });
+        let rp = Rp::create_called(&ctx, ctx.prefix(), &crp.name, &spec).await?;
         let all = json!([{
             "clusterSelector": { "clusterSelectorTerms": [] },
             "jsonPatchOverrides": [{ "op": "replace", "path": "/data/key", "value": "inside" }],
         }]);
         narrow(&ctx, "ro", json!({ "name": crp.name, "scope": "Namespaced" }), all).await?;
-        let inside = format!("{}.{}-work", ctx.prefix(), crp.name);
-        let works = crp
-            .until_works("the namespaced one is overridden", |works| {
-                let value = |work: &Work| {
-                    settings(std::slice::from_ref(work))
-                        .into_values()
-                        .next()
-                        .unwrap_or_default()
-                };
-                works.len() == 2
-                    && works.iter().all(|w| {
-                        value(w)
-                            == if w.name_any() == inside {
-                                json!("inside")
-                            } else {
-                                json!("one")
-                            }
-                    })
-            })
-            .await?;
-        ensure!(works.len() == 2);
-        let api: Api<ResourceBinding> = Api::namespaced(ctx.hub().await?, ctx.prefix());
-        let list = api.list(&ListParams::default()).await?;
-        ensure!(list.items[0].spec.resource_override_snapshots.len() == 1, "{list:?}");
-        ensure!(lists(&crp.binding(&cast.name("a")).await?).is_empty());
+        let a = cast.name("a");
+        until_settings(&rp, &[(a.clone(), json!("inside"))]).await?;
+        until_settings(&crp, &[(a.clone(), json!("one"))]).await?;
+        let named = rp.binding(&a).await?.spec.resource_override_snapshots;
+        ensure!(named.len() == 1, "{named:?}");
+        ensure!(lists(&crp.binding(&a).await?).is_empty());
         Ok(())
     });
 }
@@ -414,9 +392,8 @@ fn a_broken_history_of_an_override_is_repaired_and_kept_short() {
         wait::until_present(snapshots.clone(), &last, "the latest again", |s| latest(s) == "true").await?;
         snapshots.delete(&last, &DeleteParams::default()).await?;
         change(&ctx, "changed").await?;
-        let next = crp.index(1);
         crp.until("the new snapshot", |crp| {
-            crp.status.as_ref().is_some_and(|s| s.observed_resource_index == next)
+            crp.status.as_ref().is_some_and(|s| s.observed_resource_index == "1")
         })
         .await?;
         until_settings(&crp, &[(cast.name("a"), json!("v12"))]).await?;
@@ -431,11 +408,11 @@ fn an_override_without_a_reference_concerns_every_placement() {
         let cast = Cast::new(&ctx, &["a"]).await?;
         let one = place(&ctx, cast.everywhere(), rolling(&json!(1), &json!(1))).await?;
         let spec = json!({
-            "resourceSelectors": [{ "group": "", "version": "v1", "kind": "Namespace", "name": ctx.prefix() }],
+            "resourceSelectors": whole_namespace(ctx.prefix()),
             "policy": cast.everywhere(),
             "strategy": rolling(&json!(1), &json!(1)),
         });
-        let two = Placed::create(&ctx, &ctx.name("two"), spec).await?.settled().await?;
+        let two = Crp::create(&ctx, "two", &spec).await?;
         one.until_available(0).await?;
         two.until_available(0).await?;
         let name = ctx.name("cro");

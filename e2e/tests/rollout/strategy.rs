@@ -4,11 +4,12 @@ use anyhow::{Context as _, ensure};
 use fleet_api::annotations;
 use fleet_api::placement::{BindingState, ClusterResourceBinding, ClusterResourceSnapshot, Work};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placing::{bound, change, place, rolling};
+use fleet_e2e::placements::{bound, change, place, rolling};
 use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::wait;
+use fleet_e2e::works::Held;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 fn apply(work: &Work) -> Value {
@@ -187,7 +188,7 @@ fn a_status_that_was_lost_is_written_again() {
         crp.until_available(0).await?;
         let binding = crp.binding(&cast.name("a")).await?;
         let lost = Patch::Merge(json!({ "status": { "conditions": [] } }));
-        crp.bindings_api()
+        crp.api::<ClusterResourceBinding>()
             .await?
             .patch_status(&binding.name_any(), &PatchParams::default(), &lost)
             .await?;
@@ -231,33 +232,28 @@ fn reporting_back_and_abandoning_reach_works_at_once() {
         crp.until_available(0).await?;
 
         // Abandoning concerns the end of the placement: a cluster that is left before is cleaned up.
-        let hold = |list: Value| Patch::Merge(json!({ "metadata": { "finalizers": list } }));
         let name = format!("{}-work", crp.name);
-        let on = |word: &str| cast.member(word).namespace();
-        let hub = ctx.hub().await?;
-        for word in ["a", "b"] {
-            let api: Api<Work> = Api::namespaced(hub.clone(), &on(word));
-            api.patch(&name, &PatchParams::default(), &hold(json!(["example.com/hold"])))
-                .await?;
-        }
+        let hold = |word: &str| {
+            let (ctx, namespace, name) = (ctx.clone(), cast.member(word).namespace(), name.clone());
+            async move { Held::hold(&ctx, &namespace, &name).await }
+        };
+        let (on_a, on_b) = (hold("a").await?, hold("b").await?);
+        let going = async |held: &Held| {
+            wait::until_present(held.api.clone(), &name, "deleting", |w| {
+                w.metadata.deletion_timestamp.is_some()
+            })
+            .await
+        };
         let binding = crp.binding(&cast.name("a")).await?;
         crp.evict(&binding.name_any()).await?;
-        let api: Api<Work> = Api::namespaced(hub.clone(), &on("a"));
-        let going = wait::until_present(api.clone(), &name, "deleting", |w| {
-            w.metadata.deletion_timestamp.is_some()
-        });
-        let going = going.await?;
-        ensure!(!abandoned(&going), "{going:?}");
-        api.patch(&name, &PatchParams::default(), &hold(json!([]))).await?;
+        let left = going(&on_a).await?;
+        ensure!(!abandoned(&left), "{left:?}");
+        on_a.release().await?;
         crp.until_available(0).await?;
-        crp.api().await?.delete(&crp.name, &DeleteParams::default()).await?;
-        let api: Api<Work> = Api::namespaced(hub, &on("b"));
-        let left = wait::until_present(api.clone(), &name, "deleting", |w| {
-            w.metadata.deletion_timestamp.is_some()
-        });
-        let left = left.await?;
+        crp.delete().await?;
+        let left = going(&on_b).await?;
         ensure!(abandoned(&left), "{left:?}");
-        api.patch(&name, &PatchParams::default(), &hold(json!([]))).await?;
+        on_b.release().await?;
         crp.until_works("none", <[_]>::is_empty).await?;
         Ok(())
     });

@@ -2,20 +2,17 @@
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{ClusterResourceSnapshot, Work};
-use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placing::{Placed, bound, contains, manifest, place, rolling, whole_namespace};
-use fleet_e2e::played::Cast;
+use fleet_e2e::harness::scenario;
+use fleet_e2e::placements::{Crp, bound, change, config_map, place, rolling, seen, whole_namespace};
+use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::wait;
+use fleet_e2e::works::{Held, contains, manifest};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
-fn hold(finalizers: &[&str]) -> Patch<Value> {
-    Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }))
-}
-
-async fn synced(crp: &Placed, status: &str) -> Result<String> {
+async fn synced(crp: &Crp, status: &str) -> Result<String> {
     let all = crp
         .until_bindings(&format!("WorkSynchronized {status}"), |all| {
             all.first()
@@ -48,9 +45,7 @@ fn a_work_that_somebody_edits_or_deletes_is_restored() {
         wait::until_present(works.clone(), &name, "made again", |w| w.uid() != before.uid()).await?;
         crp.until_available(0).await?;
         // While the old one hangs there cannot be a new one, and that is said.
-        works
-            .patch(&name, &PatchParams::default(), &hold(&["example.com/hold"]))
-            .await?;
+        let hanging = Held::hold(&ctx, &cast.member("a").namespace(), &name).await?;
         works.delete(&name, &DeleteParams::default()).await?;
         let message = synced(&crp, "False").await?;
         ensure!(
@@ -61,19 +56,11 @@ fn a_work_that_somebody_edits_or_deletes_is_restored() {
                 ),
             "{message}"
         );
-        works.patch(&name, &PatchParams::default(), &hold(&[])).await?;
+        hanging.release().await?;
         synced(&crp, "True").await?;
         crp.until_available(0).await?;
         Ok(())
     });
-}
-
-/// A ConfigMap of that many bytes.
-async fn large(ctx: &Ctx, name: &str, bytes: usize) -> Result<()> {
-    let object = json!({ "metadata": { "name": name }, "data": { "key": "x".repeat(bytes) } });
-    ctx.create_in::<ConfigMap>("hub", ctx.prefix(), serde_json::from_value(object)?)
-        .await?;
-    Ok(())
 }
 
 #[test]
@@ -82,10 +69,12 @@ fn much_is_split_into_several_works_and_put_together_again() {
         let cast = Cast::new(&ctx, &["a"]).await?;
         let namespace = ctx.namespace("hub").await?;
         for name in ["one", "two", "three"] {
-            large(&ctx, name, 500_000).await?;
+            ctx.create_in("hub", &namespace, config_map(name, &"x".repeat(500_000)))
+                .await?;
         }
+        seen(&ctx, &whole_namespace(&namespace), 4).await?;
         let spec = json!({ "resourceSelectors": whole_namespace(&namespace), "policy": cast.everywhere() });
-        let crp = Placed::create(&ctx, &ctx.name("crp"), spec).await?.settled().await?;
+        let crp = Crp::create(&ctx, "crp", &spec).await?;
         let placed = |works: &[Work], name: &str| {
             works
                 .iter()
@@ -143,7 +132,7 @@ fn snapshots_that_somebody_deletes_are_no_loss() {
         let before = crp.works().await?;
         snapshots.delete(&name, &DeleteParams::default()).await?;
         wait::until_present(snapshots, &name, "made again", |_| true).await?;
-        fleet_e2e::placing::change(&ctx, "two").await?;
+        change(&ctx, "two").await?;
         crp.until_text_on("\"two\"", &[cast.name("a")]).await?;
         crp.until_available(1).await?;
         let after = crp.works().await?;
@@ -160,19 +149,20 @@ fn only_so_many_snapshots_are_kept_and_none_in_use_is_lost() {
         crp.until_available(0).await?;
         // b stays with what it has: only a moves.
         crp.edit(json!({ "revisionHistoryLimit": 2 })).await?;
-        cast.act(&["a", "b"], fleet_e2e::played::Act::Silent);
+        cast.act(&["a", "b"], Act::Silent);
         let snapshots: Api<ClusterResourceSnapshot> = Api::all(ctx.hub().await?);
-        let selector = kube::runtime::watcher::Config::default().labels(&crp.selector());
         for n in 1..5 {
-            fleet_e2e::placing::change(&ctx, &format!("value-{n}")).await?;
+            change(&ctx, &format!("value-{n}")).await?;
             let name = crp.snapshot(n);
             wait::until_present(snapshots.clone(), &name, "exists", |_| true).await?;
             crp.until_text_on(&format!("value-{n}"), &[cast.name("a")]).await?;
         }
-        let kept = wait::until_list_where(snapshots, selector, "the last two and the one in use", |all| {
-            all.len() == 3
-        })
-        .await?;
+        let kept = crp
+            .until_made(
+                "the last two and the one in use",
+                |all: &[ClusterResourceSnapshot]| all.len() == 3,
+            )
+            .await?;
         let mut names: Vec<_> = kept.iter().map(kube::ResourceExt::name_any).collect();
         names.sort();
         let wanted: Vec<_> = [0, 3, 4].map(|n| crp.snapshot(n)).to_vec();
@@ -214,7 +204,8 @@ fn a_member_namespace_that_is_going_is_explained_and_waited_for() {
             said.message == "There are 1 cluster(s) which have not finished creating or updating work(s) yet",
             "{said:?}"
         );
-        maps.patch("holder", &PatchParams::default(), &hold(&[])).await?;
+        let release = Patch::Merge(json!({ "metadata": { "finalizers": [] } }));
+        maps.patch("holder", &PatchParams::default(), &release).await?;
         cast.member("a").ready().await?;
         synced(&crp, "True").await?;
         crp.until_available(0).await.context("after the namespace is back")?;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{BindingState, ClusterResourceBinding, ClusterSchedulingPolicySnapshot};
 use fleet_api::{conditions, finalizers, labels};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placing::{Placed, change, config_map, place, rolling, whole_namespace};
+use fleet_e2e::placements::{Crp, change, config_map, furnished, place, rolling, whole_namespace};
 use fleet_e2e::played::{Cast, report};
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
@@ -106,7 +106,7 @@ fn nothing_is_scheduled_before_the_selectors_are_good() {
         let cast = Cast::new(&ctx, &["a"]).await?;
         let namespace = ctx.namespace("hub").await?;
         let spec = json!({ "resourceSelectors": whole_namespace("kube-system"), "policy": cast.everywhere() });
-        let crp = Placed::create(&ctx, &ctx.name("crp"), spec).await?;
+        let crp = Crp::create(&ctx, "crp", &spec).await?;
         crp.until_condition("Scheduled", "False").await?;
         let placement = crp.get().await?;
         ensure!(
@@ -133,10 +133,10 @@ fn nothing_is_scheduled_before_the_selectors_are_good() {
 fn a_name_with_dots_is_no_obstacle() {
     scenario("sched-dots", |ctx| async move {
         let cast = Cast::new(&ctx, &["a"]).await?;
-        let namespace = ctx.namespace("hub").await?;
+        let namespace = furnished(&ctx).await?;
         let spec = json!({ "resourceSelectors": whole_namespace(&namespace), "policy": cast.everywhere() });
         let name = format!("{}.my.app", ctx.prefix());
-        let crp = Placed::create(&ctx, &name, spec).await?.settled().await?;
+        let crp = Crp::create_called(&ctx, &name, &spec).await?;
         let bindings = crp.until_bindings("one", |all| all.len() == 1).await?;
         ensure!(!bindings[0].name_any().contains('.'), "{}", bindings[0].name_any());
         crp.until_available(0).await?;
@@ -202,9 +202,8 @@ fn a_decision_that_stays_the_same_is_not_written_again() {
             cast.say(word, &report(SignedDuration::ZERO, true)).await?;
         }
         change(&ctx, "two").await?;
-        let next = crp.index(1);
         crp.until("the new content", |crp| {
-            crp.status.as_ref().is_some_and(|s| s.observed_resource_index == next)
+            crp.status.as_ref().is_some_and(|s| s.observed_resource_index == "1")
         })
         .await?;
         crp.until_text_on("\"two\"", &[cast.name("a"), cast.name("b")]).await?;

@@ -4,12 +4,9 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::annotations;
 use fleet_api::placement::{BindingState, ClusterResourceBinding};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placing::{Placed, place, rolling};
+use fleet_e2e::placements::{place, rolling};
 use fleet_e2e::played::{Cast, LABEL, affinity};
-use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
-use kube::api::Api;
-use kube::runtime::watcher;
 use serde_json::json;
 
 fn on<'a>(all: &'a [ClusterResourceBinding], cluster: &str) -> Result<&'a ClusterResourceBinding> {
@@ -28,12 +25,7 @@ fn growing_adds_and_shrinking_removes_the_surplus_only() {
         let cast = Cast::new(&ctx, &["a", "b", "c"]).await?;
         // Not one available cluster less than wanted, at no time.
         let crp = place(&ctx, cast.some(1), rolling(&json!(0), &json!(1))).await?;
-        let bound = |words: &[&str]| -> Vec<_> {
-            words
-                .iter()
-                .map(|word| (cast.name(word), BindingState::Bound))
-                .collect()
-        };
+        let bound = |words: &[&str]| cast.in_state(words, &BindingState::Bound);
         let first = crp.until_states(&bound(&["c"])).await?;
         crp.until_available(0).await?;
         crp.edit(json!({ "policy": { "numberOfClusters": 3 } })).await?;
@@ -120,15 +112,7 @@ fn a_binding_that_does_not_say_what_it_was_is_explained() {
         let scheduled = crp.until_condition("Scheduled", "False").await?;
         let cause = "does not say which state it had";
         ensure!(scheduled.message.contains(cause), "{}", scheduled.message);
-        let events: Api<Event> = Api::namespaced(ctx.hub().await?, "default");
-        let selector = watcher::Config::default().fields(&format!("involvedObject.name={}", crp.name));
-        fleet_e2e::wait::until_list_where(events, selector, "an Event with the cause", |list| {
-            list.iter().any(|event| {
-                let message = event.message.as_deref().unwrap_or_default();
-                event.reason.as_deref() == Some("PlacementHeld") && message.contains(cause)
-            })
-        })
-        .await?;
+        crp.until_held(&[cause]).await?;
         Ok(())
     });
 }
@@ -139,7 +123,7 @@ fn a_list_of_names_is_placed_as_far_as_it_can_be() {
         let cast = Cast::new(&ctx, &["a"]).await?;
         let taint = json!([{ "key": "k", "value": "v", "effect": "NoSchedule" }]);
         cast.member("a").patch(&json!({ "spec": { "taints": taint } })).await?;
-        let crp: Placed = place(&ctx, cast.only(&["a", "later"]), rolling(&json!(1), &json!(1))).await?;
+        let crp = place(&ctx, cast.only(&["a", "later"]), rolling(&json!(1), &json!(1))).await?;
         // A taint does not matter to somebody who is called by name.
         crp.until_states(&[(cast.name("a"), BindingState::Bound)]).await?;
         let scheduled = crp.until_condition("Scheduled", "False").await?;

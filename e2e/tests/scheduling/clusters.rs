@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use fleet_api::placement::BindingState;
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placing::{Placed, place, rolling};
+use fleet_e2e::placements::{Crp, place, rolling, whole_namespace};
 use fleet_e2e::played::{Cast, LABEL, affinity, report};
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
@@ -14,7 +14,7 @@ fn taints(key: &str) -> Value {
 }
 
 /// Why a cluster was not picked.
-async fn reason(crp: &Placed, cluster: &str) -> anyhow::Result<String> {
+async fn reason(crp: &Crp, cluster: &str) -> anyhow::Result<String> {
     let status = crp.policy().await?.status.unwrap_or_default();
     let decision = status.target_clusters.into_iter().find(|d| d.cluster_name == cluster);
     decision
@@ -31,12 +31,7 @@ fn what_becomes_of_a_placed_cluster_moves_nothing_and_a_removed_taint_adds() {
         let ours = affinity(&[(LABEL, ctx.prefix()), ("tier", "one")]);
         let policy = json!({ "placementType": "PickAll", "affinity": ours });
         let crp = place(&ctx, policy, rolling(&json!(1), &json!(1))).await?;
-        let bound = |words: &[&str]| -> Vec<_> {
-            words
-                .iter()
-                .map(|word| (cast.name(word), BindingState::Bound))
-                .collect()
-        };
+        let bound = |words: &[&str]| cast.in_state(words, &BindingState::Bound);
         let before = crp.until_states(&bound(&["a", "b"])).await?;
         cast.member("a").patch(&taints("k")).await?;
         cast.member("b")
@@ -154,9 +149,8 @@ fn a_satisfied_number_does_not_care_for_more_clusters() {
     scenario("sched-enough", |ctx| async move {
         let cast = Cast::new(&ctx, &["a"]).await?;
         let enough = place(&ctx, cast.some(1), rolling(&json!(1), &json!(1))).await?;
-        let wanting =
-            json!({ "resourceSelectors": fleet_e2e::placing::whole_namespace(ctx.prefix()), "policy": cast.some(2) });
-        let wanting = Placed::create(&ctx, &ctx.name("wanting"), wanting).await?;
+        let wanting = json!({ "resourceSelectors": whole_namespace(ctx.prefix()), "policy": cast.some(2) });
+        let wanting = Crp::create(&ctx, "wanting", &wanting).await?;
         let a = (cast.name("a"), BindingState::Bound);
         let before = enough.until_states(std::slice::from_ref(&a)).await?;
         wanting.until_states(std::slice::from_ref(&a)).await?;

@@ -1,14 +1,14 @@
 //! The end of a placement, at every step.
 
 use anyhow::ensure;
-use fleet_api::placement::{BindingState, ClusterResourcePlacement, ClusterResourceSnapshot, Work};
+use fleet_api::placement::{BindingState, ClusterResourcePlacement, ClusterResourceSnapshot};
 use fleet_api::{finalizers, labels};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placing::{Placed, place, rolling, whole_namespace};
+use fleet_e2e::placements::{Crp, place, rolling, whole_namespace};
 use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::wait;
+use fleet_e2e::works::Held;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 #[test]
@@ -27,13 +27,10 @@ fn a_placement_does_not_wait_for_members_but_its_bindings_do() {
             .iter()
             .find(|w| w.namespace() == Some(cast.member("b").namespace()));
         let slow = slow.map(kube::ResourceExt::name_any).unwrap_or_default();
-        let api: Api<Work> = Api::namespaced(ctx.hub().await?, &cast.member("b").namespace());
-        let hold = |list: serde_json::Value| Patch::Merge(json!({ "metadata": { "finalizers": list } }));
-        api.patch(&slow, &PatchParams::default(), &hold(json!(["example.com/hold"])))
-            .await?;
+        let slow = Held::hold(&ctx, &cast.member("b").namespace(), &slow).await?;
 
-        crp.api().await?.delete(&crp.name, &DeleteParams::default()).await?;
-        wait::until_gone(crp.api().await?, &crp.name).await?;
+        crp.delete().await?;
+        wait::until_gone(crp.api::<ClusterResourcePlacement>().await?, &crp.name).await?;
         let left = crp
             .until_bindings("only the one that waits, without the scheduler", |all| {
                 all.len() == 1
@@ -42,11 +39,9 @@ fn a_placement_does_not_wait_for_members_but_its_bindings_do() {
             })
             .await?;
         ensure!(left[0].metadata.deletion_timestamp.is_some(), "{left:?}");
-        let snapshots: Api<ClusterResourceSnapshot> = Api::all(ctx.hub().await?);
-        let selector = format!("{}={}", labels::PARENT_PLACEMENT, crp.name);
-        let snapshots = snapshots.list(&ListParams::default().labels(&selector)).await?;
-        ensure!(snapshots.items.is_empty(), "{snapshots:?}");
-        api.patch(&slow, &PatchParams::default(), &hold(json!([]))).await?;
+        let snapshots = crp.made::<ClusterResourceSnapshot>().await?;
+        ensure!(snapshots.is_empty(), "{snapshots:?}");
+        slow.release().await?;
         crp.until_bindings("none", <[_]>::is_empty).await?;
         crp.until_works("none", <[_]>::is_empty).await?;
         Ok(())
@@ -76,42 +71,6 @@ fn bindings_of_every_state_go_with_their_placement() {
 }
 
 #[test]
-fn a_placement_deleted_at_once_leaves_nothing() {
-    scenario("sched-early", |ctx| async move {
-        let cast = Cast::new(&ctx, &["a"]).await?;
-        let namespace = ctx.namespace("hub").await?;
-        // Each a little later than the one before: somewhere in between lie all steps of the pipeline.
-        for step in 0..12 {
-            let spec = json!({ "resourceSelectors": whole_namespace(&namespace), "policy": cast.everywhere() });
-            let crp = Placed::create(&ctx, &ctx.name(&format!("crp-{step}")), spec).await?;
-            let wait = match step {
-                0 => None,
-                1..=3 => Some("finalizers"),
-                4..=6 => Some("bindings"),
-                _ => Some("works"),
-            };
-            match wait {
-                Some("finalizers") => {
-                    crp.until("its finalizer", |crp| crp.finalizers().len() >= step.min(2))
-                        .await?;
-                }
-                Some("bindings") => _ = crp.until_bindings("some", |all| !all.is_empty()).await?,
-                Some(_) => _ = crp.until_works("some", |all| !all.is_empty()).await?,
-                None => {}
-            }
-            crp.remove().await?;
-        }
-        let api: Api<ClusterResourcePlacement> = Api::all(ctx.hub().await?);
-        let all = api.list(&ListParams::default()).await?;
-        ensure!(
-            !all.iter().any(|crp| crp.name_any().starts_with(ctx.prefix())),
-            "{all:?}"
-        );
-        Ok(())
-    });
-}
-
-#[test]
 fn a_binding_without_its_label_stops_nobody() {
     scenario("sched-stray", |ctx| async move {
         let cast = Cast::new(&ctx, &["a"]).await?;
@@ -126,7 +85,7 @@ fn a_binding_without_its_label_stops_nobody() {
         crp.evict(&name).await?;
         // Others are scheduled all the same.
         let spec = json!({ "resourceSelectors": whole_namespace(ctx.prefix()), "policy": cast.everywhere() });
-        let other = Placed::create(&ctx, &ctx.name("other"), spec).await?.settled().await?;
+        let other = Crp::create(&ctx, "other", &spec).await?;
         other.until_available(0).await?;
         // With the label it is released, and the cluster gets another.
         crp.patch_binding(

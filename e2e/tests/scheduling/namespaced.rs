@@ -1,16 +1,12 @@
 //! Placements inside a namespace.
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_api::labels;
-use fleet_api::placement::{ResourceBinding, ResourcePlacement, SchedulingPolicySnapshot};
+use fleet_api::placement::ResourceBinding;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placing::{Placed, config_map, whole_namespace};
+use fleet_e2e::placements::{Crp, Rp, config_map, core_selector, whole_namespace};
 use fleet_e2e::played::{Cast, report};
-use fleet_e2e::wait;
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, ListParams};
-use kube::runtime::watcher;
 use serde_json::{Value, json};
 
 /// What a member says that collects its namespaces.
@@ -25,29 +21,11 @@ fn namespaces(list: &Value) -> Value {
     status
 }
 
-async fn place(ctx: &Ctx, namespace: &str, name: &str, policy: &Value) -> Result<()> {
+/// A ConfigMap of this name, and a placement of it that is called the same.
+async fn place(ctx: &Ctx, namespace: &str, name: &str, policy: &Value) -> Result<Rp> {
     ctx.create_in("hub", namespace, config_map(name, "one")).await?;
-    let rp: ResourcePlacement = serde_json::from_value(json!({
-        "metadata": { "name": name },
-        "spec": {
-            "resourceSelectors": [{ "group": "", "version": "v1", "kind": "ConfigMap", "name": name }],
-            "policy": policy,
-        },
-    }))?;
-    ctx.create_in("hub", namespace, rp).await?;
-    Ok(())
-}
-
-async fn on(ctx: &Ctx, namespace: &str, placement: &str, clusters: &[String]) -> Result<Vec<ResourceBinding>> {
-    let api: Api<ResourceBinding> = Api::namespaced(ctx.hub().await?, namespace);
-    let selector = watcher::Config::default().labels(&format!("{}={placement}", labels::PARENT_PLACEMENT));
-    let what = format!("bindings of {namespace}/{placement} for {clusters:?}");
-    wait::until_list_where(api, selector, &what, |all| {
-        let mut found: Vec<_> = all.iter().map(|b| b.spec.target_cluster.clone()).collect();
-        found.sort();
-        found == clusters
-    })
-    .await
+    let spec = json!({ "resourceSelectors": [core_selector("ConfigMap", name)], "policy": policy });
+    Rp::create_called(ctx, namespace, name, &spec).await
 }
 
 #[test]
@@ -60,12 +38,11 @@ fn a_namespaced_placement_goes_where_its_namespace_is() {
         cast.join_saying("without", json!({}), &namespaces(&json!({ "other": "" })))
             .await?;
         let name = "web";
-        place(&ctx, &namespace, name, &cast.everywhere()).await?;
+        let rp = place(&ctx, &namespace, name, &cast.everywhere()).await?;
         let (unknown, with, without) = (cast.name("unknown"), cast.name("with"), cast.name("without"));
-        let first = on(&ctx, &namespace, name, &[unknown.clone(), with.clone()]).await?;
-        let policies: Api<SchedulingPolicySnapshot> = Api::namespaced(ctx.hub().await?, &namespace);
-        let policy = wait::until_present(policies, &format!("{name}-0"), "a decision", |p| p.status.is_some()).await?;
-        let decisions = policy.status.context("it has one")?.target_clusters;
+        let first = rp.until_on(&[unknown.clone(), with.clone()]).await?;
+        rp.until_step("Scheduled", "True").await?;
+        let decisions = rp.policy().await?.status.context("it has one")?.target_clusters;
         let left_out = decisions
             .iter()
             .find(|d| d.cluster_name == without)
@@ -77,13 +54,7 @@ fn a_namespaced_placement_goes_where_its_namespace_is() {
         );
         // It comes with the namespace and does not go with it.
         cast.say("without", &namespaces(&owner)).await?;
-        on(
-            &ctx,
-            &namespace,
-            name,
-            &[unknown.clone(), with.clone(), without.clone()],
-        )
-        .await?;
+        rp.until_on(&[unknown.clone(), with.clone(), without.clone()]).await?;
         let gone = json!({ namespace.as_str(): null, "other": "" });
         cast.say("with", &namespaces(&gone)).await?;
         cast.member("with")
@@ -92,7 +63,7 @@ fn a_namespaced_placement_goes_where_its_namespace_is() {
                 status.is_some_and(|s| !s.namespaces.contains_key(&namespace))
             })
             .await?;
-        let last = on(&ctx, &namespace, name, &[unknown, with.clone(), without]).await?;
+        let last = rp.until_on(&[unknown, with.clone(), without]).await?;
         let uid = |all: &[ResourceBinding]| {
             all.iter()
                 .find(|b| b.spec.target_cluster == with)
@@ -111,35 +82,37 @@ fn placements_of_one_name_do_not_see_each_other() {
         let second = ctx.another_namespace("hub", "b").await?;
         let name = ctx.name("x");
         let spec = json!({ "resourceSelectors": whole_namespace(&first), "policy": cast.everywhere() });
-        let crp = Placed::create(&ctx, &name, spec).await?;
-        place(&ctx, &first, &name, &cast.everywhere()).await?;
-        place(&ctx, &second, &name, &cast.everywhere()).await?;
+        let crp = Crp::create_called(&ctx, &name, &spec).await?;
+        let gone = place(&ctx, &first, &name, &cast.everywhere()).await?;
+        let stays = place(&ctx, &second, &name, &cast.everywhere()).await?;
         crp.until_bindings("one", |all| all.len() == 1).await?;
         let a = [cast.name("a")];
-        on(&ctx, &first, &name, &a).await?;
-        let kept = on(&ctx, &second, &name, &a).await?;
-        let works = crp.until_works("three", |works| works.len() == 3).await?;
-        let mut names: Vec<_> = works.iter().map(kube::ResourceExt::name_any).collect();
-        names.sort();
-        let mut wanted = vec![
-            format!("{name}-work"),
-            format!("{first}.{name}-work"),
-            format!("{second}.{name}-work"),
+        gone.until_on(&a).await?;
+        let kept = stays.until_on(&a).await?;
+        let works = [
+            (
+                crp.until_works("one", |works| works.len() == 1).await?,
+                format!("{name}-work"),
+            ),
+            (
+                gone.until_works("one", |works| works.len() == 1).await?,
+                format!("{first}.{name}-work"),
+            ),
+            (
+                stays.until_works("one", |works| works.len() == 1).await?,
+                format!("{second}.{name}-work"),
+            ),
         ];
-        wanted.sort();
-        ensure!(names == wanted, "{names:?}");
+        for (works, wanted) in works {
+            ensure!(works[0].name_any() == wanted, "{works:?}");
+        }
 
-        let api: Api<ResourcePlacement> = Api::namespaced(ctx.hub().await?, &first);
-        api.delete(&name, &DeleteParams::default()).await?;
-        on(&ctx, &first, &name, &[]).await?;
-        crp.api().await?.delete(&name, &DeleteParams::default()).await?;
-        crp.until_bindings("none", <[_]>::is_empty).await?;
-        let works = crp.until_works("one", |works| works.len() == 1).await?;
-        ensure!(works[0].name_any() == format!("{second}.{name}-work"), "{works:?}");
-        let api: Api<ResourceBinding> = Api::namespaced(ctx.hub().await?, &second);
-        let all = api.list(&ListParams::default()).await?;
-        ensure!(all.items.len() == 1 && all.items[0].uid() == kept[0].uid(), "{all:?}");
-        ensure!(all.items[0].metadata.deletion_timestamp.is_none(), "{all:?}");
+        gone.remove().await?;
+        crp.remove().await?;
+        stays.until_works("its own", |works| works.len() == 1).await?;
+        let all = stays.until_on(&a).await?;
+        ensure!(all[0].uid() == kept[0].uid(), "{all:?}");
+        ensure!(all[0].metadata.deletion_timestamp.is_none(), "{all:?}");
         Ok(())
     });
 }

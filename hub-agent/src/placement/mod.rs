@@ -202,11 +202,11 @@ async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
     };
     let placed = place(ctx, key, &placement).await;
     match &placed {
-        Err(error @ (Error::Held(_) | Error::Read(_))) => {
+        Err(error) if error.is_conflict() || matches!(error, Error::NotYet(_)) => {}
+        Err(error) => {
             let error = logs::chain(error).to_string();
             ctx.complain(&placement, Some(PlacementEvent::Held { error }));
         }
-        Err(_) => {}
         Ok((_, left_out)) => {
             let event = left_out.clone().map(|what| PlacementEvent::KindsLeftOut { what });
             ctx.complain(&placement, event);

@@ -24,7 +24,10 @@ use super::{
     context::{Context, Error, key_of},
     select::Selection,
 };
-use crate::{cache::family::beside, writer::Part};
+use crate::{
+    cache::family::{beside, parent},
+    writer::Part,
+};
 
 /// Whether there are more snapshots than the placement wants to keep, so that a release may let one go.
 pub(super) fn has_surplus<S: Scope>(ctx: &Context<S>, key: &Key) -> bool {
@@ -231,11 +234,19 @@ async fn create<S: Scope, K: SpecKind>(
 ) -> Result<(), Error> {
     let key = Key::of(&object);
     let make = || Some(RawJson::from_serialize(&object));
-    if ctx.shared.writer.create(store, &key, placement, make).await?.is_none() {
-        // A lost answer, or a cache that is behind: what is there decides, and the watch brings it.
-        return Err(Error::NotYet(format!("{} {key} exists already", K::KIND)));
+    if ctx.shared.writer.create(store, &key, placement, make).await?.is_some() {
+        return Ok(());
     }
-    Ok(())
+    let known = store.get(&key);
+    if known.is_some_and(|known| parent(&*known).as_ref() != Some(placement)) {
+        let label = labels::PARENT_PLACEMENT;
+        return Err(Error::Held(format!(
+            "{} {key} is in the way: its label {label} does not name this placement; delete it",
+            K::KIND
+        )));
+    }
+    // A lost answer, or a cache that is behind: what is there decides, and the watch brings it.
+    Err(Error::NotYet(format!("{} {key} exists already", K::KIND)))
 }
 
 async fn demote<S: Scope, K: SpecKind>(

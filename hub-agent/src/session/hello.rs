@@ -58,7 +58,7 @@ impl Credential {
         Self { token, certificate }
     }
 
-    /// Who it is, and until when.
+    /// Who it is, and until when. The API server lets a token live on for a while; here it ends when it says.
     pub(super) async fn judge(&self, shared: &Shared) -> Result<authenticate::Caller, Close> {
         let judged = if let Some(token) = &self.token {
             // Anybody who reaches the port can ask; the API server should not feel it.
@@ -71,13 +71,17 @@ impl Credential {
         } else {
             Err(authenticate::Error::NoCredential)
         };
-        judged.map_err(|error| match &error {
+        let caller = judged.map_err(|error| match &error {
             authenticate::Error::Review(cause) => {
                 tracing::warn!(error = %logs::chain(cause), "A token could not be reviewed");
                 Close::new(RejectCode::Unavailable, error.to_string())
             }
             _ => Close::new(RejectCode::Unauthenticated, error.to_string()),
-        })
+        })?;
+        if caller.expires.is_some_and(|at| at <= shared.deps.clock.now()) {
+            return Err(Close::new(RejectCode::Unauthenticated, "the credential has expired"));
+        }
+        Ok(caller)
     }
 }
 

@@ -29,9 +29,6 @@ pub(super) async fn run(
         tokio::time::sleep(wait_now).await;
         let is_over = |expires: Option<jiff::Timestamp>| expires.is_some_and(|at| at <= shared.deps.clock.now());
         match credential.judge(&shared).await {
-            Ok(_) if is_over(expires) => {
-                live.close(Close::new(RejectCode::Unauthenticated, "the credential has expired"));
-            }
             Ok(caller) => {
                 expires = caller.expires;
                 wait = shared.deps.settings.review_interval;

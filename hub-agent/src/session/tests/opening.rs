@@ -1,5 +1,7 @@
 //! Who gets a session, and who loses one.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+
 use super::*;
 
 #[tokio::test]
@@ -51,7 +53,10 @@ async fn strangers_cannot_tell_a_member_from_none() {
 async fn credentials_are_needed_and_judged() {
     let hub = Hub::start().await;
     hub.member("a");
-    for token in [None, Some("wrong")] {
+    // One that the API server still accepts, and that says itself that it is over.
+    let over = format!("x.{}.y", URL_SAFE_NO_PAD.encode(r#"{"exp":1767225600}"#));
+    hub.api.allow(&over, "user-a");
+    for token in [None, Some("wrong"), Some(over.as_str())] {
         let mut member = hub.dial(token).await;
         member.hello(hello("a")).await;
         assert_eq!(member.rejected().await.0, RejectCode::Unauthenticated);

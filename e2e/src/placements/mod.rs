@@ -3,21 +3,29 @@
 //! Conditions are compared as lines, `Type=Status Reason: message`, with the type as clusters have it (`Scheduled`, not
 //! `ClusterResourcePlacementScheduled`), so that one story serves both scopes.
 
+mod made;
+mod specs;
+
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use anyhow::{Context as _, Result};
 use fleet_api::kind::Kind;
-use fleet_api::labels::PARENT_PLACEMENT;
-use fleet_api::placement::{ClusterScoped, Namespaced, PlacementStatus, Scope, Work};
+use fleet_api::placement::{ClusterScoped, Namespaced, PlacementStatus, Scope};
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::Resource as _;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::object::HasStatus as _;
-use kube::runtime::watcher;
-use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 
+pub use made::bound;
+pub use specs::{
+    change, config_map, core_selector, furnished, namespace_selector, nothing, nowhere, place, rolling, seen, spec,
+    whole_namespace,
+};
+
+use crate::events::Events;
 use crate::harness::{Ctx, Made};
 use crate::wait;
 
@@ -46,6 +54,11 @@ impl Crp {
     pub async fn create_called(ctx: &Ctx, name: &str, spec: &Value) -> Result<Self> {
         Self::make(ctx, None, name, spec).await
     }
+
+    /// One that is made in another way, or will be.
+    pub fn named(ctx: &Ctx, name: &str) -> Self {
+        Self::at(ctx, None, name)
+    }
 }
 
 impl Rp {
@@ -53,16 +66,25 @@ impl Rp {
     pub async fn create(ctx: &Ctx, namespace: &str, word: &str, spec: &Value) -> Result<Self> {
         Self::make(ctx, Some(namespace), &ctx.name(word), spec).await
     }
+
+    /// Creates one of this very name.
+    pub async fn create_called(ctx: &Ctx, namespace: &str, name: &str, spec: &Value) -> Result<Self> {
+        Self::make(ctx, Some(namespace), name, spec).await
+    }
 }
 
 impl<S: Scope> Placement<S> {
-    async fn make(ctx: &Ctx, namespace: Option<&str>, name: &str, spec: &Value) -> Result<Self> {
-        let placement = Self {
+    fn at(ctx: &Ctx, namespace: Option<&str>, name: &str) -> Self {
+        Self {
             ctx: ctx.clone(),
             namespace: namespace.map(ToOwned::to_owned),
             name: name.to_owned(),
             scope: PhantomData,
-        };
+        }
+    }
+
+    async fn make(ctx: &Ctx, namespace: Option<&str>, name: &str, spec: &Value) -> Result<Self> {
+        let placement = Self::at(ctx, namespace, name);
         let kind = ApiResource::erase::<S::Placement>(&());
         let mut object = DynamicObject::new(name, &kind).data(json!({ "spec": spec }));
         object.metadata.namespace.clone_from(&placement.namespace);
@@ -80,7 +102,11 @@ impl<S: Scope> Placement<S> {
 
     /// The objects of a kind beside this placement: in its namespace, or in the cluster.
     pub async fn api<K: Kind>(&self) -> Result<Api<DynamicObject>> {
-        Ok(beside::<K>(self.ctx.hub().await?, self.namespace.as_deref()))
+        let (hub, kind) = (self.ctx.hub().await?, ApiResource::erase::<K>(&()));
+        Ok(match &self.namespace {
+            Some(namespace) => Api::namespaced_with(hub, namespace, &kind),
+            None => Api::all_with(hub, &kind),
+        })
     }
 
     /// The placement now.
@@ -100,6 +126,11 @@ impl<S: Scope> Placement<S> {
         typed(&api.patch(&self.name, &params, &Patch::Merge(patch)).await?)
     }
 
+    /// Changes its spec by a merge patch.
+    pub async fn edit(&self, spec: Value) -> Result<S::Placement> {
+        self.patch(&json!({ "spec": spec })).await
+    }
+
     /// Asks for its deletion.
     pub async fn delete(&self) -> Result<()> {
         let api = self.api::<S::Placement>().await?;
@@ -117,6 +148,12 @@ impl<S: Scope> Placement<S> {
             .await?;
         self.until_works("no Work", <[_]>::is_empty).await?;
         Ok(())
+    }
+
+    /// Deletes it and waits until nothing of it is left.
+    pub async fn remove(&self) -> Result<()> {
+        self.delete().await?;
+        self.until_gone().await
     }
 
     /// Waits for a state of it.
@@ -152,8 +189,16 @@ impl<S: Scope> Placement<S> {
         Ok(found.status().cloned().unwrap_or_default())
     }
 
+    /// The same; gives what the step says.
+    pub async fn until_condition(&self, step: &str, status: &str) -> Result<Condition> {
+        let found = self.until_step(step, status).await?.conditions;
+        let said = found.into_iter().find(|condition| short(&condition.type_) == step);
+        said.context("waited for it")
+    }
+
     /// Waits until everything is there, with the content of this resource index.
-    pub async fn until_available(&self, index: &str) -> Result<PlacementStatus> {
+    pub async fn until_available(&self, index: u64) -> Result<PlacementStatus> {
+        let index = index.to_string();
         let found = self
             .until(&format!("Available with index {index}"), |placement| {
                 let status = placement.status();
@@ -166,78 +211,23 @@ impl<S: Scope> Placement<S> {
         Ok(found.status().cloned().unwrap_or_default())
     }
 
-    /// Its bindings or snapshots now, by name.
-    pub async fn made<K: Kind>(&self) -> Result<Vec<K>> {
-        let selector = ListParams::default().labels(&self.label());
-        let list = self.api::<K>().await?.list(&selector).await?;
-        list.iter().map(typed).collect()
-    }
-
-    /// Waits for a state of its bindings or snapshots.
-    pub async fn until_made<K: Kind>(&self, what: &str, mut wanted: impl FnMut(&[K]) -> bool) -> Result<Vec<K>> {
-        let what = format!("{}: {what}", self.name);
-        let selector = watcher::Config::default().labels(&self.label());
-        let parse = |list: &[DynamicObject]| list.iter().map(typed).collect::<Result<Vec<K>>>();
-        let found = wait::until_list_where(self.api::<K>().await?, selector, &what, |list| {
-            parse(list).is_ok_and(|list| wanted(&list))
-        })
-        .await?;
-        parse(&found)
-    }
-
-    /// Waits for a state of its Works, in whatever namespaces they are.
-    pub async fn until_works(&self, what: &str, mut wanted: impl FnMut(&[Work]) -> bool) -> Result<Vec<Work>> {
-        let ours = |list: &[Work]| -> Vec<Work> {
-            let ours = list.iter().filter(|work| {
-                let namespace = work.labels().get("kubernetes-fleet.io/parent-placement-namespace");
-                namespace.cloned().unwrap_or_default() == self.namespace.clone().unwrap_or_default()
-            });
-            ours.cloned().collect()
-        };
-        let selector = watcher::Config::default().labels(&self.label());
-        let what = format!("{}: {what}", self.name);
-        let works: Api<Work> = Api::all(self.ctx.hub().await?);
-        let found = wait::until_list_where(works, selector, &what, |list| wanted(&ours(list))).await?;
-        Ok(ours(&found))
-    }
-
-    /// Its Events, in the order in which they were written.
+    /// Its Events so far.
     pub async fn events(&self) -> Result<Vec<Event>> {
-        let namespace = self.namespace.as_deref().unwrap_or("default");
-        let api: Api<Event> = Api::namespaced(self.ctx.hub().await?, namespace);
-        let list = api.list(&ListParams::default().fields(&self.event_fields())).await?;
-        Ok(in_order(list.items))
+        self.told().await?.list().await
     }
 
-    /// Waits for an Event about it.
+    /// Waits for an Event about it; gives all that there are then.
     pub async fn until_event(&self, reason: &str) -> Result<Vec<Event>> {
-        let namespace = self.namespace.as_deref().unwrap_or("default");
-        let api: Api<Event> = Api::namespaced(self.ctx.hub().await?, namespace);
-        let selector = watcher::Config::default().fields(&self.event_fields());
-        let what = format!("Event {reason} of {}", self.name);
-        let found = wait::until_list_where(api, selector, &what, |list: &[Event]| {
-            list.iter().any(|event| event.reason.as_deref() == Some(reason))
-        })
-        .await?;
-        Ok(in_order(found))
+        self.told().await?.until(reason, &[]).await
     }
 
-    fn event_fields(&self) -> String {
-        let kind = S::Placement::KIND;
-        format!("involvedObject.kind={kind},involvedObject.name={}", self.name)
+    /// Waits until an Event says what holds it, with all of these words.
+    pub async fn until_held(&self, words: &[&str]) -> Result<()> {
+        self.told().await?.until("PlacementHeld", words).await.map(drop)
     }
 
-    fn label(&self) -> String {
-        format!("{PARENT_PLACEMENT}={}", self.name)
-    }
-}
-
-/// The objects of a kind in a namespace, or in the cluster.
-fn beside<K: Kind>(client: Client, namespace: Option<&str>) -> Api<DynamicObject> {
-    let kind = ApiResource::erase::<K>(&());
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &kind),
-        None => Api::all_with(client, &kind),
+    async fn told(&self) -> Result<Events> {
+        Events::about(&self.ctx, self.namespace.as_deref(), S::Placement::KIND, &self.name).await
     }
 }
 
@@ -245,21 +235,14 @@ fn typed<K: Kind>(object: &DynamicObject) -> Result<K> {
     Ok(object.clone().try_parse()?)
 }
 
-fn in_order(mut events: Vec<Event>) -> Vec<Event> {
-    let version = |event: &Event| {
-        let text = event.metadata.resource_version.as_deref().unwrap_or_default();
-        text.parse::<u64>().unwrap_or_default()
-    };
-    events.sort_by_key(version);
-    events
+/// A condition's type as clusters have it, whatever the placement's scope.
+fn short(type_: &str) -> &str {
+    let type_ = type_.strip_prefix("Cluster").unwrap_or(type_);
+    type_.strip_prefix("ResourcePlacement").unwrap_or(type_)
 }
 
 /// What conditions say, one line each.
 pub fn lines(list: &[Condition]) -> Vec<String> {
-    let short = |type_: &str| {
-        let type_ = type_.strip_prefix("Cluster").unwrap_or(type_);
-        type_.strip_prefix("ResourcePlacement").unwrap_or(type_).to_owned()
-    };
     let line = |c: &Condition| format!("{}={} {}: {}", short(&c.type_), c.status, c.reason, c.message);
     list.iter().map(line).collect()
 }
@@ -281,14 +264,4 @@ pub fn selected(status: &PlacementStatus) -> Vec<String> {
             namespace => format!("{} {namespace}/{}", r.kind, r.name),
         })
         .collect()
-}
-
-/// A selector of core objects.
-pub fn core_selector(kind: &str, name: &str) -> Value {
-    json!({ "group": "", "version": "v1", "kind": kind, "name": name })
-}
-
-/// A selector of a namespace with this scope.
-pub fn namespace_selector(name: &str, scope: &str) -> Value {
-    json!({ "group": "", "version": "v1", "kind": "Namespace", "name": name, "selectionScope": scope })
 }
