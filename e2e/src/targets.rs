@@ -167,14 +167,8 @@ pub fn silent(_: &Work) -> Option<Value> {
 pub fn failing(work: &Work, count: usize) -> Option<Value> {
     let manifests = work.spec.workload.manifests.iter().take(count).enumerate();
     let failed = manifests.map(|(ordinal, manifest)| {
-        let object: Value = serde_json::from_str(manifest.as_str()).unwrap_or_default();
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
         json!({
-            "identifier": {
-                "ordinal": ordinal, "group": group, "version": version, "kind": text("/kind"),
-                "name": text("/metadata/name"), "namespace": text("/metadata/namespace"),
-            },
+            "identifier": identifier(ordinal, &manifest.to_value()),
             "conditions": [condition(work, "Applied", "False", "ManifestApplyFailed")],
         })
     });
@@ -182,6 +176,34 @@ pub fn failing(work: &Work, count: usize) -> Option<Value> {
         "conditions": [condition(work, "Applied", "False", "WorkNotAllManifestsApplied")],
         "manifestConditions": failed.collect::<Vec<_>>(),
     }))
+}
+
+/// Everything is applied and available, and each object of a kind has this status.
+pub fn mirrored(work: &Work, kind: &str, status: &Value) -> Option<Value> {
+    let mut answer = available(work)?;
+    let entries = work.spec.workload.manifests.iter().enumerate();
+    let entries = entries.filter_map(|(ordinal, manifest)| {
+        let object = manifest.to_value();
+        let shown = json!({ "apiVersion": object["apiVersion"], "kind": kind, "status": status });
+        (object["kind"] == kind).then(|| {
+            json!({
+                "identifier": identifier(ordinal, &object),
+                "conditions": [],
+                "backReportedStatus": { "observedStatus": shown, "observationTime": "2026-01-01T00:00:00Z" },
+            })
+        })
+    });
+    answer["manifestConditions"] = entries.collect();
+    Some(answer)
+}
+
+fn identifier(ordinal: usize, object: &Value) -> Value {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
+    json!({
+        "ordinal": ordinal, "group": group, "version": version, "kind": text("/kind"),
+        "name": text("/metadata/name"), "namespace": text("/metadata/namespace"),
+    })
 }
 
 /// A condition about a Work as it is now.

@@ -21,6 +21,8 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::cache::user::Place;
+
 /// After a conflict the watch has this long to show what came in between. It is mostly there before the refusal.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
@@ -34,7 +36,7 @@ impl<K> Written for K where K: Resource<DynamicType = ()> + DeserializeOwned + S
 #[error("could not {verb} {kind} {name}")]
 pub(crate) struct WriteError {
     pub(crate) verb: &'static str,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: Cow<'static, str>,
     pub(crate) name: String,
     pub(crate) source: kube::Error,
 }
@@ -50,6 +52,14 @@ impl WriteError {
         match &self.source {
             kube::Error::Api(status) => status.message.clone(),
             other => other.to_string(),
+        }
+    }
+
+    /// The code of its answer, if there was one.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match &self.source {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
         }
     }
 }
@@ -71,12 +81,8 @@ pub(crate) struct Writer {
     manager: &'static str,
 }
 
-/// The kind's name. The kinds written here have constant ones.
-fn kind<K: Written>() -> &'static str {
-    match K::kind(&()) {
-        Cow::Borrowed(kind) => kind,
-        Cow::Owned(_) => "object",
-    }
+fn kind<K: Written>() -> Cow<'static, str> {
+    K::kind(&())
 }
 
 fn path<K: Written>(key: &Key) -> Path {
@@ -256,6 +262,43 @@ impl Writer {
         }
     }
 
+    /// Merge-patches the status of an object of whatever kind, which no store has. The patch names the object and the
+    /// version that it is for. None if it is gone.
+    pub(crate) async fn patch_status_at(
+        &self,
+        place: &Place,
+        group: &Key,
+        patch: &Value,
+    ) -> Result<Option<Value>, WriteError> {
+        let params = PatchParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let (api, key) = (&place.api, &place.key);
+        let request = || {
+            let request =
+                Path::new(place.path()).patch_subresource("status", key.name(), &params, &Patch::Merge(patch));
+            Some(request.map_err(kube::Error::BuildRequest))
+        };
+        let target = Cow::Owned(format!("{}.{}", api.plural, api.group));
+        match self.send(Lane::Status, target, key, group, request).await {
+            None => Ok(None),
+            Some(Ok(answer)) => Ok(Some(answer)),
+            Some(Err(source)) if is_not_found(&source) => Ok(None),
+            Some(Err(source)) => Err(WriteError {
+                verb: "patch the status of",
+                kind: Cow::Owned(api.kind.clone()),
+                name: key.to_string(),
+                source,
+            }),
+        }
+    }
+
+    /// The name under which it writes.
+    pub(crate) fn manager(&self) -> &'static str {
+        self.manager
+    }
+
     /// Deletes an object if it is still the one with this uid. True if a request was sent and answered.
     pub(crate) async fn delete<K: Written>(
         &self,
@@ -342,7 +385,7 @@ impl Writer {
     async fn send<T: DeserializeOwned>(
         &self,
         lane: Lane,
-        kind: &'static str,
+        kind: Cow<'static, str>,
         key: &Key,
         group: &Key,
         request: impl FnOnce() -> Option<kube::Result<Request<Vec<u8>>>>,

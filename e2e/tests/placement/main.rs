@@ -8,6 +8,7 @@ mod external;
 mod mirror;
 mod places;
 mod refused;
+mod report_back;
 mod selection;
 mod snapshots;
 mod status;

@@ -1,10 +1,8 @@
 //! Flags of the hub agent that concern placements.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, ensure};
 use fleet_api::placement::ClusterResourceSnapshot;
-use fleet_e2e::agents::{self, HUB_AGENT};
-use fleet_e2e::binaries;
-use fleet_e2e::harness::{Ctx, scenario};
+use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, core_selector, selected};
 use fleet_e2e::targets::Targets;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
@@ -12,19 +10,7 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use crate::{config_map, spec};
-
-/// Tells a story with a hub agent that has further flags, in place of the fleet's own, which is back afterwards.
-async fn with_flags(ctx: &Ctx, word: &str, flags: &[String], story: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
-    ctx.fleet().kill(HUB_AGENT).await?;
-    let process = format!("hub/{}", ctx.name(word));
-    let helm = binaries::find_or_build_helm().await?;
-    agents::start_hub_agent(ctx.fleet(), &helm, &process, flags).await?;
-    let outcome = story().await;
-    ctx.fleet().kill(&process).await?;
-    ctx.fleet().start_again(HUB_AGENT).await?;
-    outcome
-}
+use crate::{config_map, spec, with_agent};
 
 #[test]
 fn flags_decide_what_can_be_placed() {
@@ -47,7 +33,7 @@ fn flags_decide_what_can_be_placed() {
             format!("--skipped-propagating-namespaces=other, {skipped}"),
             "--skipped-propagating-apis=v1/Secret".to_owned(),
         ];
-        with_flags(&ctx, "skipping", &flags, async || {
+        with_agent(&ctx, "skipping", &json!({}), &flags, async || {
             let crp = Crp::create(&ctx, "whole", &whole(&namespace)).await?;
             let status = crp.until_step("Scheduled", "True").await?;
             let expected = [
@@ -63,9 +49,10 @@ fn flags_decide_what_can_be_placed() {
         })
         .await?;
 
-        with_flags(
+        with_agent(
             &ctx,
             "allowing",
+            &json!({}),
             &["--allowed-propagating-apis=v1/ConfigMap".to_owned()],
             async || {
                 let crp = Crp::create(&ctx, "nothing", &whole(&namespace)).await?;
@@ -97,7 +84,7 @@ fn the_flags_of_the_snapshot_delay_are_obeyed() {
                 format!("--resource-changes-collection-duration={collection}"),
             ]
         };
-        with_flags(&ctx, "waiting", &flags("8s", "3s"), async || {
+        with_agent(&ctx, "waiting", &json!({}), &flags("8s", "3s"), async || {
             let crp = Crp::create(&ctx, "waits", &spec).await?;
             let before = crp.until_available("0").await?;
             edit("1").await?;
@@ -138,7 +125,7 @@ fn the_flags_of_the_snapshot_delay_are_obeyed() {
         })
         .await?;
 
-        with_flags(&ctx, "hasty", &flags("0s", "0s"), async || {
+        with_agent(&ctx, "hasty", &json!({}), &flags("0s", "0s"), async || {
             let crp = Crp::create(&ctx, "hastes", &spec).await?;
             crp.until_available("0").await?;
             for (value, index) in [("3", "1"), ("4", "2"), ("5", "3")] {

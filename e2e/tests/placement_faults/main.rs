@@ -4,11 +4,15 @@
 mod crashes;
 mod flags;
 mod many;
+mod report_back;
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use fleet_api::placement::{ClusterResourceBinding, ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
+use fleet_e2e::agents::{self, HUB_AGENT};
+use fleet_e2e::binaries;
+use fleet_e2e::harness::Ctx;
 use fleet_e2e::placements::Crp;
 use fleet_e2e::targets::Targets;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -25,6 +29,25 @@ pub(crate) fn config_map(name: &str, value: &str) -> ConfigMap {
 pub(crate) fn spec(selectors: &Value, targets: &Targets) -> Value {
     let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "100%", "unavailablePeriodSeconds": 0 } });
     json!({ "resourceSelectors": selectors, "policy": targets.all(), "strategy": strategy })
+}
+
+/// Tells a story with a hub agent that has other values of the chart, or further flags, in place of the fleet's own, which
+/// is back afterwards.
+pub(crate) async fn with_agent(
+    ctx: &Ctx,
+    word: &str,
+    values: &Value,
+    flags: &[String],
+    story: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    ctx.fleet().kill(HUB_AGENT).await?;
+    let process = format!("hub/{}", ctx.name(word));
+    let helm = binaries::find_or_build_helm().await?;
+    agents::start_hub_agent_with(ctx.fleet(), &helm, &process, values, flags).await?;
+    let outcome = story().await;
+    ctx.fleet().kill(&process).await?;
+    agents::start_hub_agent(ctx.fleet(), &helm, HUB_AGENT, &[]).await?;
+    outcome
 }
 
 /// Nothing twice, nothing half: one latest of each, whole groups, one binding per cluster.

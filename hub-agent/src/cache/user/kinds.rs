@@ -70,6 +70,8 @@ pub(super) struct Kinds {
 pub(super) struct Served {
     pub(super) api: ApiResource,
     pub(super) cluster_scoped: bool,
+    /// Whether its status is written by itself.
+    pub(super) has_status: bool,
 }
 
 impl Kinds {
@@ -85,8 +87,12 @@ impl Kinds {
             for version in versions {
                 for (api, can) in group.versioned_resources(version) {
                     if can.supports_operation(verbs::LIST) && can.supports_operation(verbs::WATCH) {
-                        let cluster_scoped = can.scope == Scope::Cluster;
-                        kinds.served.insert(Gvk::from(&api), Served { api, cluster_scoped });
+                        let served = Served {
+                            cluster_scoped: can.scope == Scope::Cluster,
+                            has_status: can.subresources.iter().any(|(part, _)| part.plural == "status"),
+                            api,
+                        };
+                        kinds.served.insert(Gvk::from(&served.api), served);
                     }
                 }
             }
@@ -301,6 +307,7 @@ mod tests {
             let served = Served {
                 api,
                 cluster_scoped: false,
+                has_status: true,
             };
             (Gvk::new("g", version, "K"), served)
         };
