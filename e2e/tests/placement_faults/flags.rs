@@ -1,9 +1,9 @@
 //! Flags of the hub agent that concern placements.
 
 use anyhow::{Context as _, ensure};
-use fleet_api::placement::ClusterResourceSnapshot;
+use fleet_api::placement::{ClusterResourceSnapshot, ResourceBinding, ResourceSnapshot, SchedulingPolicySnapshot};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::{Crp, core_selector, selected};
+use fleet_e2e::placements::{Crp, Rp, core_selector, selected};
 use fleet_e2e::targets::Targets;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::ResourceExt;
@@ -62,6 +62,50 @@ fn flags_decide_what_can_be_placed() {
             },
         )
         .await
+    });
+}
+
+#[test]
+fn namespaced_placements_can_be_switched_off() {
+    scenario("cluster-only", |ctx| async move {
+        let namespace = ctx.namespace("hub").await?;
+        ctx.create_in("hub", &namespace, config_map("settings", "0")).await?;
+        let targets = Targets::join(&ctx, 1).await?;
+        let inside = spec(&json!([core_selector("ConfigMap", "settings")]), &targets);
+        let off = json!({ "enableResourcePlacement": false });
+        let mut ignored = None;
+        with_agent(&ctx, "off", &off, &[], async || {
+            let rp = Rp::create(&ctx, &namespace, "rp", &inside).await?;
+            // What is asked for later, and is not switched off, is there.
+            let crp = Crp::create(
+                &ctx,
+                "crp",
+                &spec(&json!([core_selector("Namespace", &namespace)]), &targets),
+            )
+            .await?;
+            crp.until_available("0").await?;
+            let found = rp.get().await?;
+            ensure!(found.status.is_none() && found.finalizers().is_empty(), "{found:?}");
+            ensure!(rp.made::<ResourceSnapshot>().await?.is_empty(), "a resource snapshot");
+            ensure!(
+                rp.made::<SchedulingPolicySnapshot>().await?.is_empty(),
+                "a policy snapshot"
+            );
+            ensure!(rp.made::<ResourceBinding>().await?.is_empty(), "a binding");
+            rp.until_works("no Work", <[_]>::is_empty).await?;
+            let events = rp.events().await?;
+            ensure!(events.is_empty(), "{events:?}");
+            ignored = Some(rp);
+            Ok(())
+        })
+        .await?;
+        // Switched on again it is taken up.
+        let status = ignored.context("it was made")?.until_step("Scheduled", "True").await?;
+        ensure!(
+            selected(&status) == [format!("ConfigMap {namespace}/settings")],
+            "{status:?}"
+        );
+        Ok(())
     });
 }
 
