@@ -4,6 +4,8 @@
 //! Requests are made from paths and not through `Api`, because code that is generic over the scope cannot name one for
 //! namespaced kinds, and because a Work is written with manifests that the store does not keep.
 
+mod any_kind;
+
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use fleet_api::{patch, raw::RawJson};
@@ -20,8 +22,6 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-
-use crate::cache::user::Place;
 
 /// After a conflict the watch has this long to show what came in between. It is mostly there before the refusal.
 const CATCH_UP: Duration = Duration::from_secs(2);
@@ -259,38 +259,6 @@ impl Writer {
                 }
                 Err(error)
             }
-        }
-    }
-
-    /// Merge-patches the status of an object of whatever kind, which no store has. The patch names the object and the
-    /// version that it is for. None if it is gone.
-    pub(crate) async fn patch_status_at(
-        &self,
-        place: &Place,
-        group: &Key,
-        patch: &Value,
-    ) -> Result<Option<Value>, WriteError> {
-        let params = PatchParams {
-            field_manager: Some(self.manager.to_owned()),
-            ..PatchParams::default()
-        };
-        let (api, key) = (&place.api, &place.key);
-        let request = || {
-            let request =
-                Path::new(place.path()).patch_subresource("status", key.name(), &params, &Patch::Merge(patch));
-            Some(request.map_err(kube::Error::BuildRequest))
-        };
-        let target = Cow::Owned(format!("{}.{}", api.plural, api.group));
-        match self.send(Lane::Status, target, key, group, request).await {
-            None => Ok(None),
-            Some(Ok(answer)) => Ok(Some(answer)),
-            Some(Err(source)) if is_not_found(&source) => Ok(None),
-            Some(Err(source)) => Err(WriteError {
-                verb: "patch the status of",
-                kind: Cow::Owned(api.kind.clone()),
-                name: key.to_string(),
-                source,
-            }),
         }
     }
 
