@@ -81,7 +81,7 @@ pub fn permit(policy: Option<&PlacementPolicy>) -> Result<(), NotPermitted> {
             Some(_) => Err(NotPermitted::Number),
             None => Err(NotPermitted::NoNumber),
         },
-        _ => Err(NotPermitted::PickAll),
+        PlacementType::PickAll => Err(NotPermitted::PickAll),
     }
 }
 

@@ -258,11 +258,10 @@ fn complaint(seen: &BTreeMap<ObjectId, Seen>) -> Option<PlacementEvent> {
         .iter()
         .filter_map(|(object, seen)| Some((object, seen.obstacle.as_ref()?)));
     if let Some((object, obstacle)) = blocked.next() {
-        let mut why = sentence(object, obstacle);
-        let more = blocked.count();
-        if more > 0 {
-            why.push_str(&format!(" (and {more} more)"));
-        }
+        let why = match (sentence(object, obstacle), blocked.count()) {
+            (why, 0) => why,
+            (why, more) => format!("{why} (and {more} more)"),
+        };
         return Some(PlacementEvent::StatusNotReportedBack { why });
     }
     seen.iter().find_map(|(object, seen)| {
