@@ -37,7 +37,7 @@ impl<K> Written for K where K: Resource<DynamicType = ()> + DeserializeOwned + S
 pub(crate) struct WriteError {
     pub(crate) verb: &'static str,
     pub(crate) kind: Cow<'static, str>,
-    pub(crate) name: String,
+    pub(crate) name: Box<str>,
     pub(crate) source: kube::Error,
 }
 
@@ -383,7 +383,7 @@ fn failed<K: Written>(verb: &'static str, key: &Key, source: kube::Error) -> Wri
     WriteError {
         verb,
         kind: kind::<K>(),
-        name: key.to_string(),
+        name: key.to_string().into(),
         source,
     }
 }

@@ -39,7 +39,7 @@ impl Writer {
             Some(Err(source)) => Err(WriteError {
                 verb: "patch the status of",
                 kind: Cow::Owned(api.kind.clone()),
-                name: key.to_string(),
+                name: key.to_string().into(),
                 source,
             }),
         }

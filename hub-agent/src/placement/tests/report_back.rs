@@ -1,7 +1,5 @@
 //! The status of users' objects, as their only cluster reports it.
 
-use fleet_api::events::Event as _;
-
 use super::*;
 
 const SERVICES: &str = "/api/v1/namespaces/app/services";
@@ -59,7 +57,7 @@ impl Hub {
     fn complaint(&self) -> String {
         let told = self.ctx.report.told.lock();
         told.get(&Key::cluster("crp"))
-            .map(|event| event.message())
+            .map(fleet_api::events::Event::message)
             .unwrap_or_default()
     }
 }
