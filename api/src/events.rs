@@ -179,6 +179,15 @@ events! {
         KindsLeftOut { what: String } => Warning "PlacementKindsLeftOut" "Some kinds cannot be read: {what}";
         /// Something that no condition of the placement can say, such as a broken label on a snapshot.
         Held { error: String } => Warning "PlacementHeld" "Placement cannot be processed: {error}";
+        /// Comparing changes nothing else, so nobody expects it.
+        TakesOwnership { when: String } => Warning "PlacementTakesOwnership"
+            "ReportDiff with whenToTakeOver {when} changes nothing on the clusters, but takes ownership of objects that \
+             exist there: they are deleted with the placement; set whenToTakeOver to Never to leave them alone";
+        /// `why` is a whole sentence: it speaks of the placement, or of one object and how many more there are.
+        StatusNotReportedBack { why: String } => Warning "PlacementStatusNotReportedBack" "{why}";
+        /// Each writes over the other, for as long as both go on.
+        StatusContested { object: String, manager: String } => Warning "PlacementStatusContested"
+            "{manager} also writes the status of {object} on the hub; let only one of the two do so";
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod apply;
 pub mod membership;
 pub mod overrides;
+pub mod report_back;
 pub mod rollout;
 pub mod rollup;
 pub mod scheduler;

@@ -60,7 +60,15 @@ pub struct Cast {
 #[derive(Default)]
 struct Script {
     acts: Mutex<BTreeMap<String, Act>>,
+    shown: Mutex<Option<Shown>>,
     changed: Notify,
+}
+
+/// The status that the live objects of a kind have.
+#[derive(Debug, Clone, PartialEq)]
+struct Shown {
+    kind: String,
+    status: Value,
 }
 
 struct Player(JoinHandle<()>);
@@ -80,6 +88,10 @@ impl fmt::Debug for Cast {
 impl Script {
     fn acts(&self) -> MutexGuard<'_, BTreeMap<String, Act>> {
         self.acts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shown(&self) -> Option<Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn act_in(&self, namespace: &str) -> Option<Act> {
@@ -172,6 +184,24 @@ impl Cast {
         self.script.changed.notify_one();
     }
 
+    /// The status that objects of a kind have on all members from now on.
+    pub fn show(&self, kind: &str, status: &Value) {
+        self.set_shown(Some(Shown {
+            kind: kind.to_owned(),
+            status: status.clone(),
+        }));
+    }
+
+    /// No object has a status any more.
+    pub fn hide(&self) {
+        self.set_shown(None);
+    }
+
+    fn set_shown(&self, shown: Option<Shown>) {
+        *self.script.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+        self.script.changed.notify_one();
+    }
+
     /// Everything onto all of them.
     pub fn everywhere(&self) -> Value {
         json!({ "placementType": "PickAll", "affinity": self.ours() })
@@ -225,7 +255,7 @@ async fn play(client: Client, script: Arc<Script>) {
             .default_backoff()
             .applied_objects(),
     );
-    let mut known = BTreeMap::<(String, String), (Work, Option<(i64, Act)>)>::new();
+    let mut known = BTreeMap::<(String, String), (Work, Option<(i64, Act, Option<Shown>)>)>::new();
     loop {
         tokio::select! {
             event = events.next() => match event {
@@ -245,13 +275,13 @@ async fn play(client: Client, script: Arc<Script>) {
         }
         for ((namespace, _), (work, answered)) in &mut known {
             let Some(act) = script.act_in(namespace) else { continue };
-            let wanted = (work.metadata.generation.unwrap_or_default(), act);
-            if act == Act::Silent || work.metadata.deletion_timestamp.is_some() || *answered == Some(wanted) {
+            let wanted = Some((work.metadata.generation.unwrap_or_default(), act, script.shown()));
+            if act == Act::Silent || work.metadata.deletion_timestamp.is_some() || *answered == wanted {
                 continue;
             }
             // It may be gone already, or the hub away: then the next event counts.
-            if answer(&client, work, act).await.is_ok() {
-                *answered = Some(wanted);
+            if say(&client, work, act, script.shown().as_ref()).await.is_ok() {
+                *answered = wanted;
             }
         }
     }
@@ -259,7 +289,11 @@ async fn play(client: Client, script: Arc<Script>) {
 
 /// Says for a member what has become of a Work.
 pub async fn answer(client: &Client, work: &Work, act: Act) -> Result<()> {
-    let status = status(work, act);
+    say(client, work, act, None).await
+}
+
+async fn say(client: &Client, work: &Work, act: Act, shown: Option<&Shown>) -> Result<()> {
+    let status = status(work, act, shown);
     let namespace = work.namespace().unwrap_or_default();
     let api: Api<Work> = Api::namespaced(client.clone(), &namespace);
     let patch = Patch::Merge(json!({ "status": status }));
@@ -268,7 +302,7 @@ pub async fn answer(client: &Client, work: &Work, act: Act) -> Result<()> {
     Ok(())
 }
 
-fn status(work: &Work, act: Act) -> Value {
+fn status(work: &Work, act: Act, shown: Option<&Shown>) -> Value {
     let strategy = work.spec.apply_strategy.as_ref();
     let diffs = strategy.is_some_and(|strategy| strategy.type_ == ApplyStrategyType::ReportDiff);
     let (generation, since) = (work.metadata.generation, now());
@@ -328,9 +362,14 @@ fn status(work: &Work, act: Act) -> Value {
             Act::Different => entry["diffDetails"] = details("observedDiffs", "firstDiffedObservedTime"),
             _ => {}
         }
+        if let Some(Shown { kind, status }) = shown.filter(|shown| object["kind"] == shown.kind) {
+            let observed = json!({ "apiVersion": object["apiVersion"], "kind": kind, "status": status });
+            entry["backReportedStatus"] = json!({ "observedStatus": observed, "observationTime": since });
+        }
         entry
     });
     // Of objects that are all well there is nothing to say, and of thousands it would not fit.
-    let manifests: Vec<_> = manifests.filter(|_| act != Act::Available).collect();
+    let worth_a_word = |entry: &Value| act != Act::Available || entry.get("backReportedStatus").is_some();
+    let manifests: Vec<_> = manifests.filter(worth_a_word).collect();
     json!({ "conditions": whole, "manifestConditions": manifests })
 }

@@ -4,6 +4,8 @@
 //! Requests are made from paths and not through `Api`, because code that is generic over the scope cannot name one for
 //! namespaced kinds, and because a Work is written with manifests that the store does not keep.
 
+mod any_kind;
+
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use fleet_api::{patch, raw::RawJson};
@@ -34,8 +36,8 @@ impl<K> Written for K where K: Resource<DynamicType = ()> + DeserializeOwned + S
 #[error("could not {verb} {kind} {name}")]
 pub(crate) struct WriteError {
     pub(crate) verb: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) name: String,
+    pub(crate) kind: Cow<'static, str>,
+    pub(crate) name: Box<str>,
     pub(crate) source: kube::Error,
 }
 
@@ -50,6 +52,14 @@ impl WriteError {
         match &self.source {
             kube::Error::Api(status) => status.message.clone(),
             other => other.to_string(),
+        }
+    }
+
+    /// The code of its answer, if there was one.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match &self.source {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
         }
     }
 }
@@ -74,12 +84,8 @@ pub(crate) struct Writer {
     manager: &'static str,
 }
 
-/// The kind's name. The kinds written here have constant ones.
-fn kind<K: Written>() -> &'static str {
-    match K::kind(&()) {
-        Cow::Borrowed(kind) => kind,
-        Cow::Owned(_) => "object",
-    }
+fn kind<K: Written>() -> Cow<'static, str> {
+    K::kind(&())
 }
 
 fn path<K: Written>(key: &Key) -> Path {
@@ -257,6 +263,11 @@ impl Writer {
         }
     }
 
+    /// The name under which it writes.
+    pub(crate) fn manager(&self) -> &'static str {
+        self.manager
+    }
+
     /// Deletes an object if it is still the one with this uid. True if a request was sent and answered.
     pub(crate) async fn delete<K: Written>(
         &self,
@@ -336,7 +347,7 @@ impl Writer {
     async fn send(
         &self,
         lane: Lane,
-        kind: &'static str,
+        kind: Cow<'static, str>,
         key: &Key,
         group: &Key,
         make: &mut (dyn FnMut() -> Option<Made> + Send),
@@ -381,7 +392,7 @@ fn failed<K: Written>(verb: &'static str, key: &Key, source: kube::Error) -> Wri
     WriteError {
         verb,
         kind: kind::<K>(),
-        name: key.to_string(),
+        name: key.to_string().into(),
         source,
     }
 }

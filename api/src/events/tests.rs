@@ -152,6 +152,24 @@ fn placements() {
             "Normal PlacementAvailable: Resources are available on the selected cluster(s)",
         ),
         (
+            E::TakesOwnership { when: "Always".into() },
+            "Warning PlacementTakesOwnership: ReportDiff with whenToTakeOver Always changes nothing on the clusters, but \
+             takes ownership of objects that exist there: they are deleted with the placement; set whenToTakeOver to Never \
+             to leave them alone",
+        ),
+        (
+            E::StatusNotReportedBack { why: "Because.".into() },
+            "Warning PlacementStatusNotReportedBack: Because.",
+        ),
+        (
+            E::StatusContested {
+                object: "Service \"web\"".into(),
+                manager: "cloud".into(),
+            },
+            "Warning PlacementStatusContested: cloud also writes the status of Service \"web\" on the hub; let only one of \
+             the two do so",
+        ),
+        (
             E::DiffReported,
             "Normal PlacementDiffReported: \
              Configuration differences have been reported on the selected cluster(s)",

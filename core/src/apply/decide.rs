@@ -15,7 +15,7 @@ use super::diff::Differences;
 use super::json::{object_mut, text};
 use super::merge::{self, Patch, Rules};
 use super::owners::Owner;
-use super::prepare::{Prepared, migrated_managers, only_ours, prepare};
+use super::prepare::{Prepared, digest, migrated_managers, only_ours, prepare};
 
 /// What the member's API server has under the manifest's name.
 #[derive(Debug, Clone, Copy)]
@@ -189,8 +189,7 @@ fn report_diff(now: &Situation<'_>, live: Option<&Value>) -> Step {
 /// Drift only counts against the manifest that made the object: a changed one overwrites it.
 fn drift_before(now: &Situation<'_>, live: &Value) -> Option<Step> {
     let asked = !matches!(now.strategy.when_to_apply, WhenToApply::Always);
-    let applied_hash = text(live, &["metadata", "annotations", annotations::SPEC_HASH]);
-    if !asked || applied_hash != spec_hash(now.manifest) {
+    if !asked || is_changed(now, live) {
         return None;
     }
     match comparison(now, live) {
@@ -206,6 +205,23 @@ fn drift_before(now: &Situation<'_>, live: &Value) -> Option<Step> {
             Some(Step::Done(Verdict::Drifted(failure, found)))
         }
     }
+}
+
+/// Whether the manifest is another one than made the object. The hash leaves reserved labels out, as KubeFleet's does: where
+/// they are compared, the record of what was applied tells, or without one what we remember.
+fn is_changed(now: &Situation<'_>, live: &Value) -> bool {
+    let written = |key| text(live, &["metadata", "annotations", key]);
+    if written(annotations::SPEC_HASH) != spec_hash(now.manifest) {
+        return true;
+    }
+    if now.reserved == ReservedKeys::Hidden {
+        return false;
+    }
+    let before = match written(annotations::LAST_APPLIED_CONFIGURATION) {
+        "" => now.last.map(|last| last.digest.clone()),
+        record => Some(digest(record)),
+    };
+    before.is_some_and(|before| before != prepare(now.manifest, now.owner, &now.strategy.type_).digest)
 }
 
 fn apply(now: &Situation<'_>, live: Option<&Value>) -> Step {

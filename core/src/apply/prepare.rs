@@ -35,9 +35,7 @@ pub fn prepare(manifest: &Value, owner: &Owner, strategy: &ApplyStrategyType) ->
     object_mut(&mut object, &["metadata", "annotations"]).insert(annotations::SPEC_HASH.into(), json!(hash));
     object_mut(&mut object, &["metadata"]).insert("ownerReferences".into(), json!([owner.reference()]));
     let record = canonical::encode(&object);
-    let digest = Sha256::digest(&record)
-        .iter()
-        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    let digest = digest(&record);
     if *strategy == ApplyStrategyType::ServerSideApply {
         return Prepared {
             object,
@@ -57,6 +55,12 @@ pub fn prepare(manifest: &Value, owner: &Owner, strategy: &ApplyStrategyType) ->
         server_side: !fits,
         digest,
     }
+}
+
+/// [`Prepared::digest`] of the object that this is the last-applied record of.
+pub(super) fn digest(record: &str) -> String {
+    let hash = Sha256::digest(record);
+    hash.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 fn size(annotations: &Map<String, Value>) -> usize {

@@ -18,8 +18,8 @@ use fleet_api::conditions::placement::{Scheduled, Step};
 use fleet_api::conditions::{self, Status};
 use fleet_api::names::Scope;
 use fleet_api::placement::{
-    ClusterDecision, PerClusterPlacementStatus, PlacementPolicy, PlacementStatus, PlacementType, PolicySnapshotStatus,
-    ResourceIdentifier,
+    ApplyStrategyType, ClusterDecision, PerClusterPlacementStatus, PlacementPolicy, PlacementStatus, PlacementType,
+    PolicySnapshotStatus, ResourceIdentifier, RolloutStrategy, WhenToTakeOver,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -212,6 +212,15 @@ fn previous_entries(status: &PlacementStatus) -> BTreeMap<&str, &PerClusterPlace
 /// Whether the placement has reached what it asks for: every expected condition is true for its generation.
 pub fn is_completed(context: &Context<'_>, list: &[Condition]) -> bool {
     first_unmet(context, list).is_none()
+}
+
+/// With which word for `whenToTakeOver` a placement that only compares acquires what is on its clusters already. None if it
+/// applies, where that is the purpose, or leaves alone what is not its own.
+pub fn acquires(strategy: Option<&RolloutStrategy>) -> Option<WhenToTakeOver> {
+    let apply = strategy.and_then(|strategy| strategy.apply_strategy.as_ref())?;
+    let when =
+        Some(&apply.when_to_take_over).filter(|when| matches!(when, WhenToTakeOver::Always | WhenToTakeOver::IfNoDiff));
+    when.filter(|_| apply.type_ == ApplyStrategyType::ReportDiff).cloned()
 }
 
 /// The first condition in order that is not true for the generation, with its status and reason if it has them.

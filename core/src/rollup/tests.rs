@@ -790,3 +790,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn comparing_acquires_what_is_there_unless_it_is_told_not_to() {
+    let strategy =
+        |text: Value| -> RolloutStrategy { serde_json::from_value(json!({ "applyStrategy": text })).unwrap() };
+    let table = [
+        (json!({ "type": "ReportDiff" }), Some("Always")),
+        (
+            json!({ "type": "ReportDiff", "whenToTakeOver": "IfNoDiff" }),
+            Some("IfNoDiff"),
+        ),
+        (json!({ "type": "ReportDiff", "whenToTakeOver": "Never" }), None),
+        (json!({ "type": "ClientSideApply" }), None),
+        (json!({ "type": "ServerSideApply", "whenToTakeOver": "Always" }), None),
+    ];
+    for (apply, when) in table {
+        let found = acquires(Some(&strategy(apply.clone()))).map(|when| when.to_string());
+        assert_eq!(found.as_deref(), when, "{apply}");
+    }
+    assert_eq!(acquires(None), None);
+}

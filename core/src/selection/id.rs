@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fleet_api::placement::ResourceIdentifier;
+use fleet_api::placement::{ResourceIdentifier, WorkResourceIdentifier};
 use fleet_api::raw::RawJson;
 use serde::Deserialize;
 
@@ -88,6 +88,23 @@ impl ObjectId {
         }
     }
 }
+
+macro_rules! from_identifier {
+    ($($identifier:ty),+) => {
+        $(impl From<&$identifier> for ObjectId {
+            fn from(identifier: &$identifier) -> Self {
+                Self {
+                    group: identifier.group.clone(),
+                    version: identifier.version.clone(),
+                    kind: identifier.kind.clone(),
+                    namespace: identifier.namespace.clone(),
+                    name: identifier.name.clone(),
+                }
+            }
+        })+
+    };
+}
+from_identifier!(ResourceIdentifier, WorkResourceIdentifier);
 
 /// `Kind "name"`, with the namespace if there is one.
 impl fmt::Display for ObjectId {

@@ -59,7 +59,7 @@ impl Existing {
             report_back: work.spec.report_back_strategy.clone(),
             holds: manifests
                 .iter()
-                .map(|manifest| object_id(&manifest.identifier))
+                .map(|manifest| ObjectId::from(&manifest.identifier))
                 .collect(),
             answered: said(Applied::TYPE) || said(DiffReported::TYPE),
         }
@@ -95,15 +95,5 @@ impl Existing {
         owner_labels(owner)
             .iter()
             .all(|(key, value)| self.label(key) == Some(value))
-    }
-}
-
-pub(super) fn object_id(identifier: &fleet_api::placement::WorkResourceIdentifier) -> ObjectId {
-    ObjectId {
-        group: identifier.group.clone(),
-        version: identifier.version.clone(),
-        kind: identifier.kind.clone(),
-        namespace: identifier.namespace.clone(),
-        name: identifier.name.clone(),
     }
 }

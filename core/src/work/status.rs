@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::failure::{Failure, Shown};
+use crate::selection::ObjectId;
 
 /// The most that each of the three lists may have, by the schema.
 pub const DETAILS_MAX: usize = 100;
@@ -344,7 +345,7 @@ fn diffed(works: &[View<'_>]) -> Vec<DiffedPlacement> {
 }
 
 fn identify(work: &View<'_>, manifest: &ManifestCondition) -> ResourceIdentifier {
-    let mut identifier = super::existing::object_id(&manifest.identifier).to_identifier();
+    let mut identifier = ObjectId::from(&manifest.identifier).to_identifier();
     identifier.envelope.clone_from(&work.envelope);
     identifier
 }

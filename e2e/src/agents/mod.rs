@@ -74,6 +74,17 @@ pub async fn ensure(fleet: &Fleet, progress: impl Fn(&str)) -> Result<()> {
 
 /// Installs the hub's chart and starts an agent as its Deployment would; further replicas have another process name.
 pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_args: &[String]) -> Result<()> {
+    start_hub_agent_with(fleet, helm, process, &json!({}), further_args).await
+}
+
+/// The same with values of the chart besides those that a local fleet needs.
+pub async fn start_hub_agent_with(
+    fleet: &Fleet,
+    helm: &Path,
+    process: &str,
+    further_values: &Value,
+    further_args: &[String],
+) -> Result<()> {
     let chart = Chart::new(helm, "hub-agent");
     let advertised = channel_port(fleet)?;
     let values = json!({
@@ -81,6 +92,7 @@ pub async fn start_hub_agent(fleet: &Fleet, helm: &Path, process: &str, further_
         // Concerns managed members only, of which a local fleet has none.
         "denyModifyMemberClusterLabels": true,
     });
+    let values = fleet_api::patch::applied(values, further_values);
     let rendered = chart.install(fleet, "hub", &values).await?;
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
     std::fs::write(port_file(fleet, process, "metrics"), metrics.to_string())?;
@@ -125,10 +137,20 @@ pub async fn with_hub_flags(
     flags: &[impl AsRef<str>],
     story: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
+    with_hub_values(fleet, &json!({}), flags, story).await
+}
+
+/// The same with other values of the chart too.
+pub async fn with_hub_values(
+    fleet: &Fleet,
+    values: &Value,
+    flags: &[impl AsRef<str>],
+    story: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
     let helm = binaries::find_or_build_helm().await?;
     let flags: Vec<_> = flags.iter().map(|flag| flag.as_ref().to_owned()).collect();
     fleet.stop_process(HUB_AGENT).await?;
-    start_hub_agent(fleet, &helm, HUB_AGENT, &flags).await?;
+    start_hub_agent_with(fleet, &helm, HUB_AGENT, values, &flags).await?;
     let outcome = story().await;
     fleet.stop_process(HUB_AGENT).await?;
     start_hub_agent(fleet, &helm, HUB_AGENT, &[]).await?;

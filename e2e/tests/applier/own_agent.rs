@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::site::{Site, data, is, on_own_site, owners, reasons, work};
+use crate::site::{Site, data, drifts, is, on_own_site, owners, reasons, work};
 
 /// Killed as soon as so many objects are visible, then told to drop one of them: whatever had been made is found again.
 #[test]
@@ -293,6 +293,39 @@ fn a_setting_lets_comparisons_in_degraded_mode_count() {
             site.apply(&strategy, &[fixed("ours")]).await?;
             let done: Work = site.until("DiffReported", "True").await?;
             ensure!(reasons(&done, "DiffReported") == ["FoundDiffInDegradedMode"]);
+            site.remove().await
+        },
+    );
+}
+
+/// With the option, a label of Kubernetes' own domains is a label like any other.
+#[test]
+fn a_setting_lets_reserved_labels_be_compared() {
+    let flag = "--work-applier-compare-reserved-keys=true";
+    on_own_site(
+        "reserved-on",
+        |spec| spec.args.push(flag.into()),
+        |site| async move {
+            let labelled = |version: &str| {
+                let mut config = site.config("c", &json!({}));
+                config["metadata"]["labels"] = json!({"app.kubernetes.io/version": version});
+                config
+            };
+            site.apply(&json!({"whenToApply": "IfNotDrifted"}), &[labelled("1")])
+                .await?;
+            site.available().await?;
+            let theirs = json!({"metadata": {"labels": {"app.kubernetes.io/version": "theirs"}}});
+            site.tamper("c", &theirs).await?;
+            let drifted = site.until("Applied", "False").await?;
+            ensure!(reasons(&drifted, "Applied") == ["FoundDrifts"], "{drifted:?}");
+            let paths: Vec<_> = drifts(&drifted, 0).into_iter().map(|(path, ..)| path).collect();
+            ensure!(paths == ["/metadata/labels/app.kubernetes.io~1version"], "{paths:?}");
+            // A new version is no drift, though the hash, which leaves such labels out, is the same.
+            site.edit(&[labelled("2")]).await?;
+            site.available().await?;
+            let version = |config: &ConfigMap| config.labels().get("app.kubernetes.io/version").cloned();
+            let found = version(&site.configs().get("c").await?);
+            ensure!(found.as_deref() == Some("2"), "{found:?}");
             site.remove().await
         },
     );

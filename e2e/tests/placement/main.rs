@@ -9,6 +9,7 @@ mod mirror;
 mod obstacles;
 mod places;
 mod refused;
+mod report_back;
 mod selection;
 mod snapshots;
 mod status;

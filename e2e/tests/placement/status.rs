@@ -12,6 +12,7 @@ use fleet_e2e::placements::{
 };
 use fleet_e2e::played::{Act, Cast, LABEL, affinity};
 use fleet_e2e::wait;
+use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::core::object::HasStatus as _;
 use serde_json::json;
@@ -337,5 +338,32 @@ fn a_metric_tells_where_a_placement_stands() {
         until_metric(&ctx, &crp.name, Some(completed)).await?;
         crp.remove().await?;
         until_metric(&ctx, &crp.name, None).await
+    });
+}
+
+#[test]
+fn comparing_that_takes_ownership_is_warned_about() {
+    scenario("acquires", |ctx| async move {
+        let namespace = ctx.namespace("hub").await?;
+        let targets = Targets::join(&ctx, 1).await?;
+        let comparing = |take_over: &str| {
+            let mut spec = spec(&json!([core_selector("Namespace", &namespace)]), &targets.all());
+            spec["strategy"]["applyStrategy"] = json!({ "type": "ReportDiff", "whenToTakeOver": take_over });
+            spec
+        };
+        let careful = Crp::create(&ctx, "careful", &comparing("Never")).await?;
+        careful.until_step("WorkSynchronized", "True").await?;
+        let crp = Crp::create(&ctx, "crp", &comparing("Always")).await?;
+        let events = crp.until_event("PlacementTakesOwnership").await?;
+        let said = events.iter().filter_map(|event| event.message.as_deref());
+        ensure!(
+            said.into_iter()
+                .any(|said| said.contains("set whenToTakeOver to Never to leave them alone")),
+            "{events:?}"
+        );
+        let events = careful.events().await?;
+        let warned = |event: &Event| event.reason.as_deref() == Some("PlacementTakesOwnership");
+        ensure!(!events.iter().any(warned), "{events:?}");
+        Ok(())
     });
 }

@@ -4,4 +4,5 @@
 mod crashes;
 mod flags;
 mod many;
+mod report_back;
 mod unlisted;

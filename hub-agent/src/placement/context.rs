@@ -57,6 +57,7 @@ pub(crate) struct Inner<S: Scope> {
     pub(crate) rollout: crate::rollout::Memory,
     pub(crate) work: crate::work::Memory,
     pub(crate) rollup: super::rollup::Memory,
+    pub(crate) report: super::report_back::Memory,
 }
 
 /// What both scopes share.
@@ -90,6 +91,7 @@ pub(crate) struct Queues {
     pub(crate) rollout: Queue<Key>,
     pub(crate) work: Queue<Key>,
     pub(crate) rollup: Queue<Key>,
+    pub(crate) report: Queue<Key>,
 }
 
 /// What became of a placement's selectors, for one generation of it. Nothing is said about a generation before.
@@ -146,6 +148,7 @@ impl<S: Scope> Context<S> {
             rollout: crate::rollout::Memory::default(),
             work: crate::work::Memory::default(),
             rollup: super::rollup::Memory::default(),
+            report: super::report_back::Memory::default(),
         }))
     }
 

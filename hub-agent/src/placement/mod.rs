@@ -3,16 +3,19 @@
 //! ```text
 //! Placement ─► select ─► policy snapshot ─► scheduler ─► bindings ─► rollout ─► work ─► Works
 //!     ▲                  resource snapshots ─────────────────────────────┘        │
-//!     └────────────────────────── rollup ◄── bindings' status ◄──────────────────┘
+//!     └────────────────────────── rollup ◄── bindings' status ◄──────────────────┤
+//! users' objects ◄────────── report back ◄── Works' status ◄──────────────────────┘
 //! ```
 //!
-//! Watches placements, snapshots, bindings and users' own objects. Writes placements (finalizers, status) and snapshots.
+//! Watches placements, snapshots, bindings and users' own objects. Writes placements (finalizers, status), snapshots and,
+//! where a placement asks for it, the status of users' objects.
 //! Every stage has a queue of its own in [`context`]; the decisions are `fleet_core`'s.
 
 pub(crate) mod context;
 mod delete;
 pub(crate) mod metrics;
 mod mirror;
+pub(crate) mod report_back;
 pub(crate) mod rollup;
 mod select;
 mod snapshots;
@@ -46,6 +49,7 @@ struct Names {
     rollout: &'static str,
     work: &'static str,
     rollup: &'static str,
+    report: &'static str,
 }
 
 const CLUSTER: Names = Names {
@@ -54,6 +58,7 @@ const CLUSTER: Names = Names {
     rollout: "clusterresourceplacement-rollout",
     work: "clusterresourcebinding-work-generator",
     rollup: "clusterresourceplacement-status",
+    report: "clusterresourceplacement-status-back-reporter",
 };
 const NAMESPACED: Names = Names {
     placement: "resourceplacement-controller",
@@ -61,6 +66,7 @@ const NAMESPACED: Names = Names {
     rollout: "resourceplacement-rollout",
     work: "resourcebinding-work-generator",
     rollup: "resourceplacement-status",
+    report: "resourceplacement-status-back-reporter",
 };
 
 /// Runs all stages of one scope for one term of leadership.
@@ -76,6 +82,7 @@ pub(crate) async fn run<S: Scope>(ctx: Context<S>, measures: Measures, stop: Can
             rollout::feed(&ctx),
             work::feed(&ctx),
             rollup::feed(&ctx),
+            report_back::feed(&ctx),
         )
     };
     macro_rules! stage {
@@ -96,6 +103,7 @@ pub(crate) async fn run<S: Scope>(ctx: Context<S>, measures: Measures, stop: Can
             stage!(rollout, rollout::pass),
             stage!(work, work::pass),
             stage!(rollup, rollup::pass),
+            stage!(report, report_back::pass),
         )
     };
     tokio::select! {
@@ -176,7 +184,10 @@ async fn touched<S: Scope>(ctx: &Context<S>) {
     let (scope, mut changes) = (Context::<S>::scope(), ctx.shared.user.listen());
     while let Some(change) = changes.recv().await {
         match change {
-            Touched::Kinds((owner, key)) if owner == scope => ctx.queues.placement.add(key),
+            Touched::Kinds((owner, key)) if owner == scope => {
+                report_back::wake(ctx, &key);
+                ctx.queues.placement.add(key);
+            }
             Touched::Kinds(_) => {}
             Touched::Object(sides) => {
                 let interests = ctx.interests.lock();
@@ -184,6 +195,8 @@ async fn touched<S: Scope>(ctx: &Context<S>) {
                     let namespace = object.id.namespace.as_str();
                     let home = (!namespace.is_empty()).then(|| ctx.shared.user.namespace(namespace));
                     for key in interests.concerned(object, home.flatten().as_ref()) {
+                        // Made anew, it has no status.
+                        report_back::wake(ctx, &key);
                         ctx.queues.placement.add(key);
                     }
                 }
@@ -278,6 +291,8 @@ fn judge<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement, select
     let before = ctx.selections.lock().insert(key.clone(), judged.clone());
     if before != Some(judged) {
         ctx.queues.rollup.add(key.clone());
+        // By now what is selected is being watched.
+        report_back::wake(ctx, key);
     }
 }
 

@@ -255,6 +255,13 @@ fn announce<S: Scope>(
     for event in news.iter().filter_map(|step| PlacementEvent::succeeded(*step)) {
         ctx.tell(placement, &event);
     }
+    // From here on members act.
+    if news.contains(&Step::WorkSynchronized)
+        && let Some(when) = rollup::acquires(placement.spec().strategy.as_ref())
+    {
+        let when = when.to_string();
+        ctx.tell(placement, &PlacementEvent::TakesOwnership { when });
+    }
     if !news.is_empty() && rollup::is_completed(&context, &after.conditions) {
         tracing::info!(generation = context.generation, "Placement completed");
         ctx.tell(placement, &PlacementEvent::Completed);

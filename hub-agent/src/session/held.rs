@@ -100,6 +100,16 @@ impl HeldWork {
         })
     }
 
+    /// The placement that it was made for, if its labels say so.
+    pub(crate) fn placement(&self) -> Option<Key> {
+        let labels = self.metadata.labels.as_ref()?;
+        let name = labels.get(labels::PARENT_PLACEMENT)?.as_str();
+        Some(match labels.get(labels::PARENT_PLACEMENT_NAMESPACE) {
+            Some(namespace) => Key::namespaced(namespace.as_str(), name),
+            None => Key::cluster(name),
+        })
+    }
+
     /// Its status, as far as it can be read: whatever somebody wrote there, the next report replaces it.
     pub fn read_status(&self) -> Option<WorkStatus> {
         self.status.as_ref().and_then(|status| status.parse().ok())

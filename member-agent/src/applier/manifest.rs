@@ -59,6 +59,7 @@ pub(super) struct Tools<'a> {
     pub(super) objects: &'a Objects,
     pub(super) rules: &'a MergeRules,
     pub(super) work_exists: &'a (dyn Fn(&str) -> Result<bool, String> + Send + Sync),
+    pub(super) reserved: ReservedKeys,
 }
 
 struct Progress {
@@ -234,7 +235,7 @@ fn situation<'a>(tools: Tools<'a>, job: &'a Job<'_>, so_far: &'a Progress) -> Si
         work_exists: tools.work_exists,
         last: so_far.last.as_ref(),
         hold_until: so_far.overwrites.hold_until(job.generation),
-        reserved: ReservedKeys::Hidden,
+        reserved: tools.reserved,
         now: job.now,
     }
 }

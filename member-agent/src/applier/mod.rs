@@ -45,7 +45,10 @@ use std::{
 use bytes::Bytes;
 use fleet_api::{names::ClusterName, placement::AppliedWork};
 use fleet_core::{
-    apply::requeue::{self, Delays},
+    apply::{
+        clean::ReservedKeys,
+        requeue::{self, Delays},
+    },
     session::seen::Subject,
 };
 use fleet_proto::convert::{Ack, KnownWork, Outcome};
@@ -137,6 +140,8 @@ pub struct Applying {
     help_after: SignedDuration,
     /// Whether a comparison in degraded mode counts as one.
     degraded_counts: bool,
+    /// Which labels and annotations comparisons leave out.
+    reserved: ReservedKeys,
     /// How the priority of an update falls with the age of its Work, if it does.
     by_age: Option<(i64, i64)>,
     measures: Measures,
@@ -195,6 +200,7 @@ impl Applying {
             help_after: SignedDuration::from_mins(args.deletion_wait_time.into()),
             by_age: args.priorities(),
             degraded_counts: args.work_applier_count_degraded_diff_as_reported,
+            reserved: args.reserved_keys(),
             measures: Measures::new(metrics, orphans),
             passes: controller::Measures::new(metrics),
             cluster,

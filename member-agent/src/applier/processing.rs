@@ -89,6 +89,7 @@ impl Applying {
             objects: &self.objects,
             rules: &self.rules,
             work_exists: &work_exists,
+            reserved: self.reserved,
         };
         let job = Job {
             id: &manifest.id,

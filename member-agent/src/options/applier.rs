@@ -3,11 +3,12 @@
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 use clap::{ArgAction, Args};
-use fleet_core::apply::requeue::Delays;
+use fleet_core::apply::{clean::ReservedKeys, requeue::Delays};
 use fleet_runtime::options::go_bool;
 
 /// How Works are applied, and how patiently.
 #[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub struct ApplierArgs {
     /// Minutes to wait for the deletion of what a Work placed before helping it along.
     #[arg(long, env = "FLEET_DELETION_WAIT_TIME", default_value = "5", value_parser = within(1..=60))]
@@ -76,6 +77,13 @@ pub struct ApplierArgs {
           value_parser = go_bool, default_value = "false", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_name = "BOOL")]
     pub work_applier_count_degraded_diff_as_reported: bool,
+
+    /// Whether drift and differences in labels and annotations of Kubernetes' own domains, such as
+    /// app.kubernetes.io/version, are seen. Otherwise nothing whose key contains kubernetes.io/ or k8s.io/ is compared.
+    #[arg(long, env = "FLEET_WORK_APPLIER_COMPARE_RESERVED_KEYS", action = ArgAction::Set, value_parser = go_bool,
+          default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_name = "BOOL")]
+    pub work_applier_compare_reserved_keys: bool,
 }
 
 impl ApplierArgs {
@@ -94,6 +102,15 @@ impl ApplierArgs {
                 .work_applier_requeue_rate_limiter_skip_to_fast_backoff_for_available_or_diff_reported_work_objs,
         }
         .valid()
+    }
+
+    /// Which labels and annotations comparisons leave out.
+    pub fn reserved_keys(&self) -> ReservedKeys {
+        if self.work_applier_compare_reserved_keys {
+            ReservedKeys::Compared
+        } else {
+            ReservedKeys::Hidden
+        }
     }
 
     /// The line by which the priority of an update falls with the age of its Work, if priorities are asked for.

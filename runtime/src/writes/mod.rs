@@ -15,7 +15,7 @@
 mod limit;
 mod turns;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, future::Future, sync::Arc, time::Duration};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
@@ -82,14 +82,15 @@ impl EncodeLabelValue for Lane {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// Its kind, as a plural: `works`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Its name.
     pub key: Key,
 }
 
 impl Target {
     /// The object of this kind and name.
-    pub fn new(kind: &'static str, key: Key) -> Self {
+    pub fn new(kind: impl Into<Cow<'static, str>>, key: Key) -> Self {
+        let kind = kind.into();
         Self { kind, key }
     }
 }

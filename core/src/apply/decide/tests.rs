@@ -323,6 +323,44 @@ fn drift_is_overwritten_by_a_changed_manifest_and_degrades_with_an_invalid_one()
 }
 
 #[test]
+fn reserved_labels_drift_only_where_they_are_compared_and_a_new_one_is_no_drift() {
+    let labelled = |value: &str| {
+        let mut manifest = manifest("v");
+        manifest["metadata"]["labels"] = json!({"app.kubernetes.io/version": value});
+        manifest
+    };
+    let (owner, wanted) = (us(), labelled("1"));
+    for type_ in [ApplyStrategyType::ClientSideApply, ApplyStrategyType::ServerSideApply] {
+        let careful = strategy(|s| {
+            s.when_to_apply = WhenToApply::IfNotDrifted;
+            s.type_ = type_.clone();
+        });
+        let mut live = prepare(&wanted, &owner, &type_).object;
+        live["metadata"]["resourceVersion"] = json!("7");
+        let last = record(&situation(&wanted, Live::Found(&live), &careful, &owner), &live);
+        live["metadata"]["resourceVersion"] = json!("8");
+        live["metadata"]["labels"]["app.kubernetes.io/version"] = json!("theirs");
+        let forced = DryRun::Object(wanted.clone());
+        let at = |manifest: &Value, reserved| {
+            next(&Situation {
+                reserved,
+                last: Some(&last),
+                dry_run: Some(&forced),
+                ..situation(manifest, Live::Found(&live), &careful, &owner)
+            })
+        };
+        assert_eq!(reason(&at(&wanted, ReservedKeys::Compared)), "FoundDrifts", "{type_}");
+        let hidden = at(&wanted, ReservedKeys::Hidden);
+        assert!(!matches!(hidden, Step::Done(_)), "{type_}: {hidden:?}");
+        let newer = at(&labelled("2"), ReservedKeys::Compared);
+        assert!(
+            matches!(newer, Step::Patch(_) | Step::ServerSideApply { .. }),
+            "{type_}: the manifest was changed, not the object: {newer:?}"
+        );
+    }
+}
+
+#[test]
 fn a_comparison_changes_nothing_but_the_owner() {
     let compare = |take_over: WhenToTakeOver| {
         strategy(|s| {

@@ -4,12 +4,9 @@ use std::collections::HashMap;
 
 use fleet_api::raw::RawJson;
 use fleet_core::selection::{self, ObjectId};
-use fleet_runtime::Key;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use kube::{Resource as _, api::GetParams, core::Request};
-use serde_json::Value;
 
-use super::{Owner, UserResources, kinds::Gvk, light::Light};
+use super::{Owner, UserResources};
 
 /// Reads at the same time: a selection of a thousand objects must not open a thousand connections.
 const READS: usize = 8;
@@ -40,28 +37,16 @@ impl UserResources {
     }
 
     async fn text(&self, owner: &Owner, object: &ObjectId) -> kube::Result<Option<(String, RawJson)>> {
-        let gvk = Gvk::of(object);
-        let Some(served) = self.served(&gvk) else {
+        let Some(place) = self.place(object) else {
             return Ok(None);
         };
-        let namespace = (!served.cluster_scoped).then_some(object.namespace.as_str());
-        let key = namespace.map_or_else(
-            || Key::cluster(object.name.as_str()),
-            |namespace| Key::namespaced(namespace, object.name.as_str()),
-        );
         if let Some(known) = self.known_text(owner, object)
-            && self.version(&gvk, &key).as_ref() == Some(&known.0)
+            && self.version(object, &place).as_ref() == Some(&known.0)
         {
             return Ok(Some(known));
         }
-        let path = Light::url_path(&served.api, namespace);
-        let request = Request::new(path)
-            .get(key.name(), &GetParams::default())
-            .map_err(kube::Error::BuildRequest)?;
-        let value = match self.client().request::<Value>(request).await {
-            Ok(value) => value,
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(value) = self.read(&place).await? else {
+            return Ok(None);
         };
         let version = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         Ok(Some((version.to_owned(), selection::stored(value))))

@@ -15,7 +15,7 @@ use kube::{
     core::{ApiResource, ClusterResourceScope, ObjectMeta},
     discovery::{Discovery, Scope, verbs},
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use tokio::{select, time::sleep};
 
 use super::UserResources;
@@ -74,6 +74,8 @@ pub(super) struct Kinds {
 pub(super) struct Served {
     pub(super) api: ApiResource,
     pub(super) cluster_scoped: bool,
+    /// Whether its status is written by itself.
+    pub(super) has_status: bool,
 }
 
 impl Kinds {
@@ -89,8 +91,12 @@ impl Kinds {
             for version in versions {
                 for (api, can) in group.versioned_resources(version) {
                     if can.supports_operation(verbs::LIST) && can.supports_operation(verbs::WATCH) {
-                        let cluster_scoped = can.scope == Scope::Cluster;
-                        kinds.served.insert(Gvk::from(&api), Served { api, cluster_scoped });
+                        let served = Served {
+                            cluster_scoped: can.scope == Scope::Cluster,
+                            has_status: can.subresources.iter().any(|(part, _)| part.plural == "status"),
+                            api,
+                        };
+                        kinds.served.insert(Gvk::from(&served.api), served);
                     }
                 }
             }
@@ -148,6 +154,14 @@ struct Names {
 struct Version {
     name: String,
     served: bool,
+    #[serde(default)]
+    subresources: Option<Subresources>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Subresources {
+    #[serde(default)]
+    status: Option<IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -165,8 +179,8 @@ struct Said {
 }
 
 impl Definition {
-    /// What the hub serves because of it.
-    fn kinds(&self) -> Vec<Gvk> {
+    /// What the hub serves because of it, and whether with a status of its own.
+    fn kinds(&self) -> Vec<(Gvk, bool)> {
         let established = |condition: &Said| condition.type_ == "Established" && condition.status == "True";
         if self.metadata.deletion_timestamp.is_some() || !self.status.conditions.iter().any(established) {
             return Vec::new();
@@ -174,7 +188,13 @@ impl Definition {
         let DefinitionSpec { group, names, versions } = &self.spec;
         let served = versions.iter().filter(|version| version.served);
         served
-            .map(|version| Gvk::new(group, &version.name, &names.kind))
+            .map(|version| {
+                let has_status = version
+                    .subresources
+                    .as_ref()
+                    .is_some_and(|parts| parts.status.is_some());
+                (Gvk::new(group, &version.name, &names.kind), has_status)
+            })
             .collect()
     }
 }
@@ -228,6 +248,15 @@ resource!(
 resource!(Service, "apiregistration.k8s.io", "v1", "APIService", "apiservices");
 
 impl UserResources {
+    /// Whether the hub says of all of these that it serves them, with or without a status of their own.
+    fn serves_as_defined(&self, expected: impl IntoIterator<Item = (Gvk, bool)>) -> bool {
+        let kinds = self.0.kinds.read();
+        expected.into_iter().all(|(gvk, has_status)| {
+            let served = kinds.served.get(&gvk);
+            served.is_some_and(|served| served.has_status == has_status)
+        })
+    }
+
     /// Keeps what is known of the hub's kinds up to date. Never ends.
     pub(crate) async fn follow_kinds(&self) {
         let client = self.client();
@@ -253,7 +282,7 @@ impl UserResources {
                     continue;
                 }
                 let expected = definitions.all().into_iter().flat_map(|definition| definition.kinds());
-                pause = if self.serves_all(expected) {
+                pause = if self.serves_as_defined(expected) {
                     select! {
                         _ = defined.next() => {}
                         _ = served.next() => {}
@@ -276,20 +305,31 @@ mod tests {
 
     #[test]
     fn a_definition_is_served_once_it_is_established() {
-        let make = |established: &str| -> Definition {
+        let make = |established: &str, subresources: serde_json::Value| -> Definition {
             serde_json::from_value(json!({
                 "metadata": { "name": "widgets.example.com" },
                 "spec": {
                     "group": "example.com",
                     "names": { "kind": "Widget", "plural": "widgets" },
-                    "versions": [{ "name": "v1", "served": true }, { "name": "v1alpha1", "served": false }],
+                    "versions": [
+                        { "name": "v1", "served": true, "subresources": subresources },
+                        { "name": "v1alpha1", "served": false },
+                    ],
                 },
                 "status": { "conditions": [{ "type": "Established", "status": established }] },
             }))
             .unwrap()
         };
-        assert_eq!(make("True").kinds(), [Gvk::new("example.com", "v1", "Widget")]);
-        assert!(make("False").kinds().is_empty());
+        let widget = || Gvk::new("example.com", "v1", "Widget");
+        for (subresources, has_status) in [
+            (json!(null), false),
+            (json!({}), false),
+            (json!({ "scale": {} }), false),
+            (json!({ "status": {} }), true),
+        ] {
+            assert_eq!(make("True", subresources).kinds(), [(widget(), has_status)]);
+        }
+        assert!(make("False", json!(null)).kinds().is_empty());
     }
 
     #[test]
@@ -305,6 +345,7 @@ mod tests {
             let served = Served {
                 api,
                 cluster_scoped: false,
+                has_status: true,
             };
             (Gvk::new("g", version, "K"), served)
         };

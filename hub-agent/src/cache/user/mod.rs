@@ -7,6 +7,7 @@
 mod content;
 mod kinds;
 mod light;
+mod place;
 mod view;
 
 use std::{
@@ -33,12 +34,12 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-pub(crate) use self::view::View;
 use self::{
     content::Texts,
     kinds::{Gvk, Kinds, Served},
     light::Light,
 };
+pub(crate) use self::{place::Place, view::View};
 
 /// An API that does not list in this time does not hold up the placements that could do without it.
 const SYNC_WAIT: Duration = Duration::from_secs(10);
@@ -169,15 +170,6 @@ impl UserResources {
     pub(crate) fn stop(&self) {
         self.0.sweeps.lock().abort_all();
         self.0.watched.lock().clear();
-    }
-
-    /// Whether objects of this kind have no namespace; none if the hub does not know the kind.
-    pub(crate) fn is_cluster_scoped(&self, object: &ObjectId) -> Option<bool> {
-        self.served(&Gvk::of(object)).map(|served| served.cluster_scoped)
-    }
-
-    fn served(&self, gvk: &Gvk) -> Option<Served> {
-        self.0.kinds.read().served.get(gvk).cloned()
     }
 
     /// Whether the hub says of all of these that it serves them.
@@ -396,12 +388,6 @@ impl UserResources {
             unused: None,
             _tasks: Arc::new(tasks),
         }
-    }
-
-    /// The version of an object, as the watch has it.
-    fn version(&self, gvk: &Gvk, key: &Key) -> Option<String> {
-        let watched = self.0.watched.lock().get(gvk).cloned()?;
-        watched.store.get(key)?.metadata.resource_version.clone()
     }
 
     fn known_text(&self, owner: &Owner, object: &ObjectId) -> Option<(String, RawJson)> {

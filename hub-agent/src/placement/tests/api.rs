@@ -21,8 +21,12 @@ struct State {
     objects: BTreeMap<Place, Value>,
     version: u64,
     writes: Vec<String>,
+    /// How often a single object was read.
+    reads: usize,
     /// Namespaces that do not exist.
     missing: Vec<String>,
+    /// The plural, with its subresource, that nobody may write.
+    forbidden: Option<String>,
 }
 
 const PLACEMENT: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
@@ -65,6 +69,15 @@ impl FakeApi {
 
     pub(super) fn set_missing(&self, namespaces: &[&str]) {
         self.0.lock().missing = namespaces.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    pub(super) fn set_forbidden(&self, resource: Option<&str>) {
+        self.0.lock().forbidden = resource.map(ToOwned::to_owned);
+    }
+
+    /// How often a single object has been read.
+    pub(super) fn reads(&self) -> usize {
+        self.0.lock().reads
     }
 
     pub(super) fn get(&self, collection: &str, name: &str) -> Option<Value> {
@@ -110,6 +123,9 @@ impl FakeApi {
         };
         let plural = place.0.rsplit('/').next().unwrap_or_default().to_owned();
         state.writes.push(format!("{method} {plural}{part}"));
+        if state.forbidden == Some(format!("{plural}{part}")) {
+            return refusal(403, "Forbidden", &format!("you cannot {method} {plural}{part}"));
+        }
         match method {
             "POST" => {
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
@@ -144,9 +160,11 @@ impl FakeApi {
                 let Some(old) = state.objects.get(&place).cloned() else {
                     return refusal(404, "NotFound", "no such object");
                 };
-                let based_on = &body["metadata"]["resourceVersion"];
-                if !based_on.is_null() && *based_on != old["metadata"]["resourceVersion"] {
-                    return refusal(409, "Conflict", "the object has been modified");
+                for pinned in ["resourceVersion", "uid"] {
+                    let based_on = &body["metadata"][pinned];
+                    if !based_on.is_null() && *based_on != old["metadata"][pinned] {
+                        return refusal(409, "Conflict", "the object has been modified");
+                    }
                 }
                 let wanted = match (method, part) {
                     ("PUT", _) => json!({ "status": body["status"] }),
@@ -175,6 +193,10 @@ impl FakeApi {
                 let resources = [
                     resource("namespaces", "Namespace", false),
                     resource("configmaps", "ConfigMap", true),
+                    resource("services", "Service", true),
+                    resource("services/status", "Service", true),
+                    // Of no real use, but a kind with a status that is not written by itself.
+                    resource("podtemplates", "PodTemplate", true),
                 ];
                 return (
                     200,
@@ -186,9 +208,10 @@ impl FakeApi {
         if query.contains("watch=") {
             return refusal(503, "ServiceUnavailable", "no watches here");
         }
-        let state = self.0.lock();
-        if let Some(object) = state.objects.get(&place(path)) {
-            return (200, object.clone());
+        let mut state = self.0.lock();
+        if let Some(object) = state.objects.get(&place(path)).cloned() {
+            state.reads += 1;
+            return (200, object);
         }
         let prefix = place(&format!("{path}/x")).0;
         let items: Vec<_> = state

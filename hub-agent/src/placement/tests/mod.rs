@@ -2,6 +2,7 @@
 //! must not happen when passes overlap.
 
 mod api;
+mod report_back;
 
 use fleet_api::{
     conditions,
@@ -31,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::api::FakeApi;
 use super::{
     context::{Context, Error, Settings, Shared},
-    pass, rollup,
+    pass, report_back as reporting, rollup,
 };
 use crate::{
     cache::{family::Placements, user::UserResources},
@@ -156,6 +157,7 @@ impl Hub {
             let next = rollup::pass(&self.ctx, &key).await;
             let waits = matches!(next, Ok(Next::At(_)));
             check(next);
+            check(reporting::pass(&self.ctx, &key).await);
             self.sync();
             if self.api.count() == before && !waits {
                 return;
