@@ -147,8 +147,8 @@ async fn values_of_placements_reach_the_agent_empty_times_too() -> Result<()> {
 
 /// Whether the hub agent may write the status of any kind.
 fn may_report_back(objects: &[Value]) -> bool {
-    let roles = objects.iter().filter(|object| object["kind"] == "ClusterRole");
-    let rules = roles.flat_map(|role| role["rules"].as_array().into_iter().flatten());
+    let found = objects.iter().filter(|object| object["kind"] == "ClusterRole");
+    let rules = found.flat_map(|role| role["rules"].as_array().into_iter().flatten());
     let mut any = rules.filter(|rule| rule["resources"] == json!(["*/status"]) && rule["apiGroups"] == json!(["*"]));
     any.any(|rule| rule["verbs"] == json!(["patch"]))
 }

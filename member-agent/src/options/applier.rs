@@ -8,7 +8,7 @@ use fleet_runtime::options::go_bool;
 
 /// How Works are applied, and how patiently.
 #[derive(Args, Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "flags")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct ApplierArgs {
     /// Minutes to wait for the deletion of what a Work placed before helping it along.
     #[arg(long, env = "FLEET_DELETION_WAIT_TIME", default_value = "5", value_parser = within(1..=60))]
