@@ -345,9 +345,9 @@ fn a_metric_tells_where_a_placement_stands() {
 fn comparing_that_takes_ownership_is_warned_about() {
     scenario("acquires", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        let targets = Targets::join(&ctx, 1).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
         let comparing = |take_over: &str| {
-            let mut spec = spec(&json!([core_selector("Namespace", &namespace)]), &targets.all());
+            let mut spec = spec(&json!([core_selector("Namespace", &namespace)]), &cast.everywhere());
             spec["strategy"]["applyStrategy"] = json!({ "type": "ReportDiff", "whenToTakeOver": take_over });
             spec
         };
