@@ -229,6 +229,7 @@ fn overrides_reach_into_envelopes_and_not_around_them() {
     scenario("env-over", |ctx| async move {
         let cast = Cast::new(&ctx, &["a"]).await?;
         let crp = place(&ctx, cast.everywhere(), rolling(&json!(1), &json!(1))).await?;
+        crp.until_available(0).await?;
         let namespace = ctx.prefix().to_owned();
         envelope(
             &ctx,
