@@ -105,7 +105,12 @@ async fn values_of_the_applier_reach_the_agent_false_ones_too() -> Result<()> {
 async fn values_of_placements_that_are_not_set_leave_the_agents_defaults() -> Result<()> {
     let (args, objects) = rendered("hub-agent", &json!({})).await?;
     ensure!(given(&args, &HUB_FLAGS).is_empty(), "{args:?}");
-    for flag in ["--enable-workload=false", "--enable-resource-placement=true"] {
+    for flag in [
+        "--enable-workload=false",
+        "--enable-resource-placement=true",
+        "--scheduler-spread-over-usable-clusters=false",
+        "--scheduler-trim-unusable-first=false",
+    ] {
         ensure!(args.iter().any(|arg| arg == flag), "no {flag} in {args:?}");
     }
     ensure!(may_report_back(&objects), "existing placements need the right");
@@ -117,6 +122,7 @@ async fn values_of_placements_reach_the_agent_empty_times_too() -> Result<()> {
     let values = json!({
         "skippedPropagatingAPIs": ["apps", "v1/Secret,ConfigMap"],
         "skippedPropagatingNamespaces": "one;two",
+        "scheduler": { "spreadOverUsableClusters": true, "trimUnusableFirst": true },
         "resourceSnapshotCreationMinimumInterval": "0s",
         "resourceChangesCollectionDuration": "15s",
         "enableWorkload": true,
@@ -133,7 +139,12 @@ async fn values_of_placements_reach_the_agent_empty_times_too() -> Result<()> {
         "--skipped-propagating-namespaces=one;two",
     ];
     ensure!(found == expected, "{args:?}");
-    for flag in ["--enable-workload=true", "--enable-resource-placement=false"] {
+    for flag in [
+        "--enable-workload=true",
+        "--enable-resource-placement=false",
+        "--scheduler-spread-over-usable-clusters=true",
+        "--scheduler-trim-unusable-first=true",
+    ] {
         ensure!(args.iter().any(|arg| arg == flag), "no {flag} in {args:?}");
     }
     ensure!(!may_report_back(&objects), "the right was taken away");

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cache::{Caches, family::Placements, user::UserResources},
     inventory, membership,
-    options::{ChannelArgs, MembershipArgs, Options, PlacementArgs},
+    options::{ChannelArgs, MembershipArgs, Options, PlacementArgs, SchedulerArgs},
     overrides,
     placement::{
         self,
@@ -72,11 +72,12 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         channel,
         membership,
         placement,
+        scheduler,
         namespace,
         pod_name,
         ..
     } = options;
-    let placing = placing(&placement, &membership)?;
+    let placing = placing(&placement, &scheduler, &membership)?;
     let clock = Clock::system();
     let metrics = Metrics::new();
     let health = Health::default();
@@ -185,11 +186,16 @@ async fn serve_pages(
     Ok(())
 }
 
-fn placing(placement: &PlacementArgs, membership: &MembershipArgs) -> anyhow::Result<PlacementSettings> {
+fn placing(
+    placement: &PlacementArgs,
+    scheduler: &SchedulerArgs,
+    membership: &MembershipArgs,
+) -> anyhow::Result<PlacementSettings> {
     let rules = placement.rules();
     Ok(PlacementSettings {
         rules: rules.map_err(|why| anyhow::anyhow!("invalid parameter: {why}"))?,
         delay: placement.delay(),
+        scheduler: scheduler.settings(),
         unhealthy_threshold: signed(membership.cluster_unhealthy_threshold),
     })
 }

@@ -1,5 +1,8 @@
 //! The hub agent's flags. Names, defaults and ranges are those that existing Deployments use.
 
+mod accepted;
+mod scheduler;
+
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser};
@@ -11,9 +14,12 @@ use fleet_core::{
     snapshot::delay::Flags,
 };
 use fleet_runtime::options::{
-    self, AdminArgs, Bind, ClientArgs, Hub, LeaseArgs, LogArgs, burst, burst_covers, duration, go_bool, qps,
+    self, AdminArgs, Bind, ClientArgs, Hub, LeaseArgs, LogArgs, burst_covers, duration, go_bool,
 };
 use jiff::SignedDuration;
+
+use self::accepted::AcceptedArgs;
+pub use self::scheduler::SchedulerArgs;
 
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -44,6 +50,9 @@ pub struct Options {
     /// Placements.
     #[command(flatten)]
     pub placement: PlacementArgs,
+    /// The scheduler.
+    #[command(flatten)]
+    pub scheduler: SchedulerArgs,
     /// Flags of existing Deployments.
     #[command(flatten)]
     accepted: AcceptedArgs,
@@ -201,78 +210,6 @@ impl PlacementArgs {
 fn is_namespace_name(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     name.len() <= 63 && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-')
-}
-
-/// Flags of upstream's hub agent that have no effect here, or not yet; their ranges are still checked.
-#[derive(Debug, Clone, clap::Args)]
-struct AcceptedArgs {
-    #[arg(long, hide = true, default_value = "250", value_parser = qps(10_000.0), allow_negative_numbers = true)]
-    hub_api_qps: f64,
-    #[arg(long, hide = true, default_value = "1000", value_parser = burst(20_000))]
-    hub_api_burst: i32,
-    #[arg(long, hide = true, default_value = "250", value_parser = qps(1_000.0), allow_negative_numbers = true)]
-    leader_election_qps: f64,
-    #[arg(long, hide = true, default_value = "1000", value_parser = burst(2_000))]
-    leader_election_burst: i32,
-    #[arg(long, hide = true, default_value = "6h", value_parser = duration::ranged(seconds(3600), seconds(12 * 3600)))]
-    resync_period: Duration,
-    #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(i32).range(30..=200))]
-    max_fleet_size: i32,
-    #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(i32).range(10..=200))]
-    max_concurrent_cluster_placement: i32,
-    #[arg(long, hide = true, default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=100))]
-    concurrent_resource_change_syncs: i32,
-    #[arg(long, hide = true, default_value = "5ms",
-          value_parser = duration::ranged(Duration::from_millis(1), Duration::from_millis(200)))]
-    rate_limiter_base_delay: Duration,
-    #[arg(long, hide = true, default_value = "60s", value_parser = duration::ranged(seconds(1), seconds(300)))]
-    rate_limiter_max_delay: Duration,
-    #[arg(long, hide = true, default_value_t = 10, value_parser = clap::value_parser!(i32).range(1..=1000))]
-    rate_limiter_qps: i32,
-    #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..=10000))]
-    rate_limiter_bucket_size: i32,
-    #[arg(long, hide = true)]
-    work_pending_grace_period: Option<String>,
-    #[arg(long, hide = true)]
-    pprof_port: Option<u16>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, default_value = "true", num_args = 0..=1,
-          require_equals = true, default_missing_value = "true")]
-    enable_v1beta1_apis: bool,
-    #[arg(long, hide = true)]
-    webhook_client_connection_type: Option<String>,
-    #[arg(long, hide = true)]
-    webhook_service_name: Option<String>,
-    #[arg(long, hide = true)]
-    whitelisted_users: Option<String>,
-    #[arg(long, hide = true)]
-    admission_policy_manager_config: Option<String>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_pprof: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_webhook: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_guard_rail: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    deny_modify_member_cluster_labels: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_pdbs: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    use_cert_manager: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_admission_policy_manager: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_staged_update_run_apis: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    enable_eviction_apis: Option<bool>,
 }
 
 impl Options {

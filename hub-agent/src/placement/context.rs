@@ -80,6 +80,7 @@ pub(crate) struct Shared {
 pub(crate) struct Settings {
     pub(crate) rules: Rules,
     pub(crate) delay: Flags,
+    pub(crate) scheduler: fleet_core::scheduler::Settings,
     pub(crate) unhealthy_threshold: SignedDuration,
 }
 

@@ -141,7 +141,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
             clusters: &clusters,
             bindings: &bindings,
             now,
-            settings: core::Settings::default(),
+            settings: ctx.shared.settings.scheduler,
         };
         let plan = core::schedule(&world);
         let fulfilled = plan.status.as_ref().is_some_and(|status| {

@@ -100,6 +100,7 @@ impl Hub {
             clock,
             settings: Settings {
                 rules: Rules::default(),
+                scheduler: fleet_core::scheduler::Settings::default(),
                 delay: Flags {
                     minimum_interval: Some(SignedDuration::ZERO),
                     collection: Some(SignedDuration::ZERO),
