@@ -27,6 +27,9 @@ use crate::works::manifests;
 /// The label by which a scenario's placements find its own members.
 pub const LABEL: &str = "scenario";
 
+/// So many objects of a Work are named one by one, whatever there is to say of them.
+const MANY: usize = 500;
+
 /// What a member does with its Works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Act {
@@ -368,8 +371,9 @@ fn status(work: &Work, act: Act, shown: Option<&Shown>) -> Value {
         }
         entry
     });
-    // Of objects that are all well there is nothing to say, and of thousands it would not fit.
-    let worth_a_word = |entry: &Value| act != Act::Available || entry.get("backReportedStatus").is_some();
+    // Of thousands of objects that are all well it would not fit.
+    let few = work.spec.workload.manifests.len() <= MANY;
+    let worth_a_word = |entry: &Value| few || act != Act::Available || entry.get("backReportedStatus").is_some();
     let manifests: Vec<_> = manifests.filter(worth_a_word).collect();
     json!({ "conditions": whole, "manifestConditions": manifests })
 }

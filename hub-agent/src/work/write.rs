@@ -15,7 +15,8 @@ use crate::{
     writer::{Part, WriteError},
 };
 
-/// Carries a plan out. The first failure is returned; the rest is written all the same.
+/// Carries a plan out, step by step. Each step is written as far as it can be, and its first failure is returned: what
+/// comes after it takes objects out of Works, which may not be in their new ones then.
 pub(super) async fn works<S: Scope>(
     ctx: &Context<S>,
     placement: &Key,
@@ -23,19 +24,18 @@ pub(super) async fn works<S: Scope>(
     plan: &Plan,
 ) -> Result<(), Failure> {
     let creates = plan.creates.iter();
-    let mut written = join_all(creates.map(|wanted| create(ctx, placement, cluster, wanted))).await;
+    settled(creates.map(|wanted| create(ctx, placement, cluster, wanted))).await?;
     let waves: BTreeSet<usize> = plan.patches.iter().map(|change| change.wave).collect();
     for wave in waves {
         let patches = plan.patches.iter().filter(|change| change.wave == wave);
-        written.extend(join_all(patches.map(|change| patch(ctx, placement, cluster, change))).await);
+        settled(patches.map(|change| patch(ctx, placement, cluster, change))).await?;
     }
-    written.into_iter().collect::<Result<Vec<()>, Failure>>()?;
-    let deletes = plan.deletes.iter().map(|name| delete(ctx, placement, cluster, name));
-    join_all(deletes)
-        .await
-        .into_iter()
-        .collect::<Result<Vec<()>, Failure>>()?;
-    Ok(())
+    settled(plan.deletes.iter().map(|name| delete(ctx, placement, cluster, name))).await
+}
+
+/// All of a step, side by side.
+async fn settled(step: impl Iterator<Item = impl Future<Output = Result<(), Failure>>>) -> Result<(), Failure> {
+    join_all(step).await.into_iter().collect()
 }
 
 async fn create<S: Scope>(
