@@ -362,6 +362,10 @@ impl Writer {
     }
 }
 
+fn decoded<T: DeserializeOwned>(answer: kube::Result<String>) -> kube::Result<T> {
+    answer.and_then(|text| serde_json::from_str(&text).map_err(kube::Error::SerdeError))
+}
+
 /// Keeps an answer.
 fn stored<K: Written>(
     verb: &'static str,
@@ -370,8 +374,7 @@ fn stored<K: Written>(
     answer: Option<kube::Result<String>>,
 ) -> Result<Option<Arc<K>>, WriteError> {
     let Some(answer) = answer else { return Ok(None) };
-    let decoded = answer.and_then(|text| serde_json::from_str(&text).map_err(kube::Error::SerdeError));
-    match decoded {
+    match decoded(answer) {
         Ok(object) => Ok(Some(store.wrote(object))),
         Err(source) => Err(failed::<K>(verb, key, source)),
     }

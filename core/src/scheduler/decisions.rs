@@ -45,12 +45,10 @@ pub(super) fn keep_explanations(
     before: &[ClusterDecision],
     exists: impl Fn(&str) -> bool,
 ) {
-    let room = UNSELECTED_MAX.min(DECISIONS_MAX.saturating_sub(list.len()));
-    let listed: HashSet<String> = list.iter().map(|decision| decision.cluster_name.clone()).collect();
-    let kept = before.iter().filter(|decision| {
-        !decision.selected && !listed.contains(&decision.cluster_name) && exists(&decision.cluster_name)
-    });
-    list.extend(kept.take(room).cloned());
+    let kept = before
+        .iter()
+        .filter(|decision| !decision.selected && exists(&decision.cluster_name));
+    go_on(list, kept.cloned());
 }
 
 /// Goes on with clusters that others outscored, best first, and then with those that a filter rejected, by name. A cluster
@@ -60,9 +58,6 @@ pub(super) fn explain<'a>(
     outscored: impl IntoIterator<Item = (&'a str, Scores)>,
     filtered: impl IntoIterator<Item = (&'a str, Rejection)>,
 ) {
-    // The list may have been cut, and then there is no room for explanations anyway.
-    let room = UNSELECTED_MAX.min(DECISIONS_MAX.saturating_sub(list.len()));
-    let listed: HashSet<String> = list.iter().map(|decision| decision.cluster_name.clone()).collect();
     let outscored = outscored.into_iter().map(|(cluster, scores)| {
         (
             cluster,
@@ -76,11 +71,22 @@ pub(super) fn explain<'a>(
     let filtered = filtered
         .into_iter()
         .map(|(cluster, why)| (cluster, None, Decision::Filtered(why)));
-    let unlisted = outscored
-        .chain(filtered)
-        .filter(|(cluster, ..)| !listed.contains(*cluster))
-        .take(room);
-    list.extend(unlisted.map(|(cluster, scores, why)| decide(cluster, false, scores, &why)));
+    let all = outscored.chain(filtered);
+    go_on(
+        list,
+        all.map(|(cluster, scores, why)| decide(cluster, false, scores, &why)),
+    );
+}
+
+/// Adds decisions about clusters that are not in the list yet, as many as there is room for.
+fn go_on(list: &mut Vec<ClusterDecision>, more: impl Iterator<Item = ClusterDecision>) {
+    // The list may have been cut, and then there is no room for explanations anyway.
+    let room = UNSELECTED_MAX.min(DECISIONS_MAX.saturating_sub(list.len()));
+    let listed: HashSet<String> = list.iter().map(|decision| decision.cluster_name.clone()).collect();
+    list.extend(
+        more.filter(|decision| !listed.contains(&decision.cluster_name))
+            .take(room),
+    );
 }
 
 fn decide(cluster: &str, selected: bool, scores: Option<Scores>, why: &Decision) -> ClusterDecision {

@@ -16,5 +16,5 @@ mod tests;
 pub use id::{ObjectId, split_version};
 pub use interest::Interests;
 pub use order::sort;
-pub use select::{Error, Hub, KindInfo, Object, Rules, is_forbidden, is_never_selected, select, touches};
+pub use select::{Error, Hub, KindInfo, Object, Rules, is_forbidden, is_never_selected, select, services, touches};
 pub use strip::stored;

@@ -337,7 +337,7 @@ pub fn touches(scope: Scope, selectors: &[ResourceSelector], object: &Object, pa
 }
 
 /// Endpoints are selected while no Service has their name: these are the Services that matter to a selector.
-pub(super) fn services(selector: &ResourceSelector) -> Option<ResourceSelector> {
+pub fn services(selector: &ResourceSelector) -> Option<ResourceSelector> {
     let is_endpoints = selector.group.is_empty() && selector.kind == "Endpoints";
     is_endpoints.then(|| ResourceSelector {
         kind: "Service".to_owned(),

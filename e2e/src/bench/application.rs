@@ -1,20 +1,16 @@
 //! What placements place: a namespace with a ConfigMap, and with a Deployment if somebody runs it.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use fleet_api::conditions;
 use fleet_api::placement::ClusterResourcePlacement;
-use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 
-/// Placing on a hundred clusters nineteen times, on a slow machine.
-const PATIENCE: Duration = Duration::from_mins(5);
+use super::times::{Wanted, times};
+
 /// The ConfigMap, and the key in it that changes.
 pub const CONFIG: &str = "settings";
 /// The Deployment.
@@ -111,31 +107,12 @@ impl Application {
         Ok(())
     }
 
-    /// When each of these was first seen, in seconds since `act` began. The watch runs before.
+    /// When each of these was first seen of the placement, in seconds since `act` began.
     pub async fn times<const N: usize>(
         &self,
-        wanted: [&(dyn Fn(State<'_>) -> bool + Sync); N],
+        wanted: [Wanted<'_, ClusterResourcePlacement>; N],
         act: impl Future<Output = Result<()>>,
     ) -> Result<[f64; N]> {
-        let states = watcher::watch_object(self.placements(), &self.name).default_backoff();
-        let mut states = Box::pin(states);
-        states.next().await.context("no watch")??;
-        let began = Instant::now();
-        act.await?;
-        let mut seen = [None; N];
-        let all = async {
-            while seen.iter().any(Option::is_none) {
-                let state = states.next().await.context("the watch ended")??;
-                for (time, wanted) in seen.iter_mut().zip(wanted) {
-                    if time.is_none() && wanted(state.as_ref()) {
-                        *time = Some(began.elapsed().as_secs_f64());
-                    }
-                }
-            }
-            anyhow::Ok(())
-        };
-        let outcome = tokio::time::timeout(PATIENCE, all).await;
-        outcome.with_context(|| format!("{}: not seen in {} s", self.name, PATIENCE.as_secs()))??;
-        Ok(seen.map(Option::unwrap_or_default))
+        times(self.placements(), &self.name, wanted, act).await
     }
 }

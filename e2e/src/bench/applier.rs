@@ -1,7 +1,7 @@
 //! The applier: how soon a Work is applied, available, gone; how soon drift is seen; a Work of a thousand objects; memory
 //! beside many objects that are none of its business.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fleet_api::conditions;
@@ -9,15 +9,14 @@ use fleet_api::placement::Work;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 
 use super::figures::{Aim, Row, mib, percentile};
 use super::hub::Hub;
+use super::times::{Wanted, times};
 use super::usage::Watched;
 use super::{Part, progress};
 use crate::agents::member_agent;
-use crate::wait::PATIENCE;
 
 const NAMESPACE: &str = "bench-applier";
 const ROUNDS: usize = 20;
@@ -76,52 +75,20 @@ impl Site {
         Ok(self.works.create(&PostParams::default(), &work).await?)
     }
 
-    /// When each of these was first seen, in their order, since now. The watch runs before `act` acts.
-    async fn times<const N: usize>(
-        &self,
-        name: &str,
-        wanted: [fn(Option<&Work>) -> bool; N],
-        act: impl Future<Output = Result<()>>,
-    ) -> Result<[f64; N]> {
-        let states = watcher::watch_object(self.works.clone(), name).default_backoff();
-        let mut states = Box::pin(states);
-        states.next().await.context("no watch")??;
-        let began = Instant::now();
-        act.await?;
-        let mut seen = [None; N];
-        let all = async {
-            while let Some(state) = states.next().await {
-                let state = state?;
-                for (time, wanted) in seen.iter_mut().zip(wanted) {
-                    if time.is_none() && wanted(state.as_ref()) {
-                        *time = Some(began.elapsed().as_secs_f64());
-                    }
-                }
-                if seen.iter().all(Option::is_some) {
-                    return Ok(());
-                }
-            }
-            anyhow::bail!("the watch ended")
-        };
-        tokio::time::timeout(PATIENCE, all).await.context("too slow")??;
-        Ok(seen.map(Option::unwrap_or_default))
-    }
-
     async fn delete(&self, name: &str) -> Result<f64> {
-        let gone: fn(Option<&Work>) -> bool = |work| work.is_none();
         let act = async {
             self.works.delete(name, &DeleteParams::default()).await?;
             Ok(())
         };
-        Ok(self.times(name, [gone], act).await?[0])
+        Ok(times(self.works.clone(), name, [&|work| work.is_none()], act).await?[0])
     }
 
     /// Small Works, one after the other.
     async fn small(&self) -> Result<Vec<Row>> {
         progress(&format!("{ROUNDS} Works, one after the other"));
-        let applied: fn(Option<&Work>) -> bool = |work| work.is_some_and(|w| is(w, "Applied", "True"));
-        let available: fn(Option<&Work>) -> bool = |work| work.is_some_and(|w| is(w, "Available", "True"));
-        let drifted: fn(Option<&Work>) -> bool = |work| work.is_some_and(|w| is(w, "Applied", "False"));
+        let applied: Wanted<'_, Work> = &|work| work.is_some_and(|w| is(w, "Applied", "True"));
+        let available: Wanted<'_, Work> = &|work| work.is_some_and(|w| is(w, "Available", "True"));
+        let drifted: Wanted<'_, Work> = &|work| work.is_some_and(|w| is(w, "Applied", "False"));
         let mut series: [Vec<f64>; 4] = Default::default();
         for round in 0..ROUNDS {
             let name = format!("small-{round}");
@@ -131,7 +98,7 @@ impl Site {
                 self.create(&name, &strategy, &manifests).await?;
                 Ok(())
             };
-            let [to_applied, to_available] = self.times(&name, [applied, available], create).await?;
+            let [to_applied, to_available] = times(self.works.clone(), &name, [applied, available], create).await?;
             let tamper = async {
                 let patch = json!({"data": {"a": "theirs"}});
                 self.configs
@@ -139,7 +106,7 @@ impl Site {
                     .await?;
                 Ok(())
             };
-            let [to_drift] = self.times(&name, [drifted], tamper).await?;
+            let [to_drift] = times(self.works.clone(), &name, [drifted], tamper).await?;
             let to_gone = self.delete(&name).await?;
             for (all, time) in series.iter_mut().zip([to_applied, to_available, to_drift, to_gone]) {
                 all.push(time);
@@ -174,12 +141,12 @@ impl Site {
         let before = resident().await?;
         progress(&format!("{MANY} objects in one Work"));
         let manifests: Vec<Value> = (0..MANY).map(|i| config(&format!("many-{i:04}"), "1")).collect();
-        let applied: fn(Option<&Work>) -> bool = |work| work.is_some_and(|w| is(w, "Applied", "True"));
+        let applied: Wanted<'_, Work> = &|work| work.is_some_and(|w| is(w, "Applied", "True"));
         let create = async {
             self.create("many", &json!({}), &manifests).await?;
             Ok(())
         };
-        let [time] = self.times("many", [applied], create).await?;
+        let [time] = times(self.works.clone(), "many", [applied], create).await?;
         let with_many = resident().await?;
         progress(&format!("{OTHERS} other objects"));
         let params = PostParams::default();

@@ -21,6 +21,7 @@ pub mod quiet;
 pub mod restart;
 pub mod scale;
 pub mod simulated;
+pub mod times;
 pub mod usage;
 pub mod writes;
 

@@ -27,6 +27,7 @@ use kube::{Resource, ResourceExt as _, core::object::HasSpec as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::told::Told;
 use crate::{
     cache::{
         family::{Family, Mirrors},
@@ -48,7 +49,7 @@ pub(crate) struct Inner<S: Scope> {
     /// Which placements a change of a user's object concerns.
     pub(crate) interests: Mutex<Interests<Key>>,
     /// The last complaint about each placement.
-    pub(crate) told: Mutex<HashMap<Key, PlacementEvent>>,
+    pub(crate) told: Told<PlacementEvent>,
     /// What became of each placement's selectors, for the roll-up. Empty after a restart: nothing is judged before.
     pub(crate) selections: Mutex<HashMap<Key, Judged>>,
     /// The generation of each binding for which the rollout was started by this process.
@@ -142,7 +143,7 @@ impl<S: Scope> Context<S> {
             shared,
             queues: Queues::default(),
             interests: Mutex::new(Interests::new(Self::scope())),
-            told: Mutex::default(),
+            told: Told::default(),
             selections: Mutex::default(),
             started: Mutex::default(),
             scheduler: crate::scheduler::Memory::default(),
@@ -199,16 +200,27 @@ impl<S: Scope> Context<S> {
 
     /// Records a warning about a placement, once; none takes the last one back.
     pub(crate) fn complain(&self, placement: &S::Placement, event: Option<PlacementEvent>) {
+        self.tell_once(&self.told, placement, event);
+    }
+
+    /// Records what is news among complaints of one sort; none takes the last one back.
+    pub(crate) fn tell_once(
+        &self,
+        told: &Told<PlacementEvent>,
+        placement: &S::Placement,
+        event: Option<PlacementEvent>,
+    ) {
         let key = Key::of(placement);
-        let mut told = self.told.lock();
         match event {
-            None => _ = told.remove(&key),
-            Some(event) => {
-                if told.insert(key, event.clone()).as_ref() != Some(&event) {
-                    self.tell(placement, &event);
-                }
-            }
+            None => told.forget(&key),
+            Some(event) if told.is_news(&key, event.clone()) => self.tell(placement, &event),
+            Some(_) => {}
         }
+    }
+
+    /// Whether a placement, or a binding, of this name is of this scope.
+    pub(crate) fn is_ours(key: &Key) -> bool {
+        key.namespace().is_some() == (Self::scope() == ScopeName::Namespaced)
     }
 
     /// Which of the two scopes this is, as names and conditions have it.

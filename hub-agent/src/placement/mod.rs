@@ -21,6 +21,7 @@ mod select;
 mod snapshots;
 #[cfg(test)]
 mod tests;
+pub(crate) mod told;
 
 use fleet_api::{
     events::PlacementEvent,
@@ -232,7 +233,7 @@ async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
 fn forget<S: Scope>(ctx: &Context<S>, key: &Key) {
     ctx.interests.lock().remove(key);
     ctx.selections.lock().remove(key);
-    ctx.told.lock().remove(key);
+    ctx.told.forget(key);
     ctx.shared.user.release(&(Context::<S>::scope(), key.clone()));
     if ctx.family.placements.get(key).is_some() {
         // One queue does both scheduling and its end, so that no binding is made behind the deletion's back.

@@ -11,7 +11,7 @@ use std::{
 
 use fleet_api::{
     events::PlacementEvent,
-    names::{ClusterName, Scope as ScopeName},
+    names::ClusterName,
     placement::{ReportBackDestination, Scope},
     raw::RawJson,
 };
@@ -29,7 +29,10 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::context::{Context, Error};
+use super::{
+    context::{Context, Error},
+    told::Told,
+};
 use crate::{
     cache::family::{beside, parent},
     session::HeldWork,
@@ -43,7 +46,7 @@ const AT_ONCE: usize = 8;
 pub(crate) struct Memory {
     objects: Mutex<HashMap<Key, BTreeMap<ObjectId, Seen>>>,
     /// The last complaint.
-    pub(super) told: Mutex<HashMap<Key, PlacementEvent>>,
+    pub(super) told: Told<PlacementEvent>,
 }
 
 /// What became of the last report about an object.
@@ -63,13 +66,12 @@ struct Seen {
 /// What makes another look worth while.
 pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
     let queue = || ctx.queues.report.clone();
-    let ours = |key: &Key| key.namespace().is_some() == (Context::<S>::scope() == ScopeName::Namespaced);
     tokio::join!(
         controller::feed(ctx.shared.works.store.subscribe(), queue(), |change| {
             let matters = goes_to_original(change.object())
                 && change.differs(|work| (work.metadata.generation, work.status.as_ref().map(RawJson::as_str)));
             let placement = matters.then(|| change.object().placement()).flatten();
-            placement.filter(ours)
+            placement.filter(Context::<S>::is_ours)
         }),
         controller::feed(ctx.family.placements.subscribe(), queue(), |change| {
             let asks = |placement: &Arc<S::Placement>| report_back::asks_for(placement.spec().strategy.as_ref());
@@ -118,18 +120,14 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     });
     let Some(placement) = live else {
         ctx.report.objects.lock().remove(key);
-        ctx.report.told.lock().remove(key);
+        ctx.report.told.forget(key);
         return Ok(Next::Wait);
     };
     if let Err(refusal) = report_back::permit(placement.spec().policy.as_ref()) {
         ctx.report.objects.lock().remove(key);
         let why = format!("{refusal}; {PERMITTED}");
-        complain(
-            ctx,
-            key,
-            &placement,
-            Some(PlacementEvent::StatusNotReportedBack { why }),
-        );
+        let refused = PlacementEvent::StatusNotReportedBack { why };
+        ctx.tell_once(&ctx.report.told, &placement, Some(refused));
         return Ok(Next::Wait);
     }
     let known = ctx.report.objects.lock().get(key).cloned().unwrap_or_default();
@@ -157,7 +155,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
             }
         }
     }
-    complain(ctx, key, &placement, complaint(&seen));
+    ctx.tell_once(&ctx.report.told, &placement, complaint(&seen));
     let retry = seen
         .iter()
         .find_map(|(object, seen)| Some((object, seen.obstacle.as_ref().filter(|o| o.is_worth_a_retry())?)));
@@ -274,17 +272,4 @@ fn complaint(seen: &BTreeMap<ObjectId, Seen>) -> Option<PlacementEvent> {
 
 fn sentence(object: &ObjectId, obstacle: &Obstacle) -> String {
     format!("Cannot report status back to {object}: {obstacle}")
-}
-
-/// Tells once; none takes the last complaint back.
-fn complain<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement, event: Option<PlacementEvent>) {
-    let mut told = ctx.report.told.lock();
-    match event {
-        None => _ = told.remove(key),
-        Some(event) => {
-            if told.insert(key.clone(), event.clone()).as_ref() != Some(&event) {
-                ctx.tell(placement, &event);
-            }
-        }
-    }
 }

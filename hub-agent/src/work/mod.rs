@@ -33,7 +33,10 @@ use serde_json::json;
 
 use crate::{
     cache::family::parent,
-    placement::context::{Context, Error, key_of, tell},
+    placement::{
+        context::{Context, Error, key_of, tell},
+        told::Told,
+    },
     writer::Part,
 };
 
@@ -47,7 +50,7 @@ pub(crate) struct Memory {
     clocks: Mutex<HashMap<Key, ContentClock>>,
     renderings: render::Cache,
     /// The last complaint about each binding.
-    told: Mutex<HashMap<Key, String>>,
+    told: Told<String>,
 }
 
 /// What a binding's Works depend on.
@@ -57,9 +60,7 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
     tokio::join!(
         controller::feed(ctx.family.bindings.subscribe(), queue(), |change| [change.key.clone()]),
         controller::feed(ctx.shared.works.store.subscribe(), queue(), |change| {
-            let scope =
-                |key: &Key| key.namespace().is_some() == (Context::<S>::scope() == fleet_api::names::Scope::Namespaced);
-            change.object().binding().filter(scope)
+            change.object().binding().filter(Context::<S>::is_ours)
         }),
         controller::feed(ctx.family.snapshots.subscribe(), queue(), |change| {
             of_placement(change.old.is_none().then(|| parent(&**change.object())).flatten())
@@ -89,7 +90,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     let Some(binding) = ctx.family.bindings.get(key) else {
         ctx.started.lock().remove(key);
         ctx.work.clocks.lock().remove(key);
-        ctx.work.told.lock().remove(key);
+        ctx.work.told.forget(key);
         return Ok(Next::Wait);
     };
     let Some(placement) = parent(&*binding) else {
@@ -135,12 +136,11 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
 fn complain<S: Scope>(ctx: &Context<S>, binding: &S::Binding, cluster: &ClusterName, failure: Option<&Failure>) {
     let key = Key::of(binding);
     let event = failure.and_then(|failure| failure.event(&cluster.namespace()));
-    let mut told = ctx.work.told.lock();
     let Some(event) = event else {
-        told.remove(&key);
+        ctx.work.told.forget(&key);
         return;
     };
-    if told.insert(key, event.message()).as_ref() != Some(&event.message()) {
+    if ctx.work.told.is_news(&key, event.message()) {
         tell(&ctx.shared.events, Context::<S>::scope(), binding, &event);
     }
 }

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fleet_api::conditions;
 use fleet_api::placement::Work;
+use fleet_api::raw::RawJson;
+use fleet_core::selection::ObjectId;
 use fleet_core::session::digest::digest;
 use fleet_proto::convert::{
     Condition, KnownWork, ManifestEntry, ManifestIdentifier, MemberMessage, Phase, Status, WorkRef, WorkStatus,
@@ -13,7 +15,6 @@ use futures::StreamExt as _;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::scripted_member::condition;
@@ -129,7 +130,7 @@ fn status(work: &Work) -> MemberMessage {
         conditions: both("AllManifestsApplied", "AllManifestsAvailable"),
         manifests: manifests
             .map(|(i, manifest)| ManifestEntry {
-                identifier: identifier(i, &manifest.to_value()),
+                identifier: identifier(i, manifest),
                 conditions: both("Applied", "Available"),
                 drift: None,
                 diff: None,
@@ -145,18 +146,21 @@ fn both(applied: &str, available: &str) -> Vec<Condition> {
         .into()
 }
 
-fn identifier(ordinal: usize, manifest: &Value) -> ManifestIdentifier {
-    let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let api = text("/apiVersion");
-    let (group, version) = api.split_once('/').unwrap_or(("", api));
-    let kind = text("/kind");
+fn identifier(ordinal: usize, manifest: &RawJson) -> ManifestIdentifier {
+    let ObjectId {
+        group,
+        version,
+        kind,
+        namespace,
+        name,
+    } = ObjectId::of(manifest).unwrap_or_default();
     ManifestIdentifier {
         ordinal: u32::try_from(ordinal).unwrap_or(u32::MAX),
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
+        group,
+        version,
         resource: format!("{}s", kind.to_lowercase()),
-        namespace: text("/metadata/namespace").to_owned(),
-        name: text("/metadata/name").to_owned(),
+        kind,
+        namespace,
+        name,
     }
 }

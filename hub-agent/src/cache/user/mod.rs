@@ -87,16 +87,10 @@ struct Needs {
 impl Needs {
     fn new(namespace: Option<&str>, selectors: &[ResourceSelector]) -> Self {
         let takes_all = |s: &ResourceSelector| s.selection_scope == SelectionScope::NamespaceWithResources;
-        let mut named: BTreeSet<Gvk> = selectors
-            .iter()
-            .map(|s| Gvk::new(&s.group, &s.version, &s.kind))
-            .collect();
-        if named.contains(&Gvk::new("", "v1", "Endpoints")) {
-            // Those that belong to a Service are not selected.
-            named.insert(Gvk::new("", "v1", "Service"));
-        }
+        let services = selectors.iter().filter_map(selection::services);
+        let named = selectors.iter().cloned().chain(services);
         Self {
-            named,
+            named: named.map(|s| Gvk::new(&s.group, &s.version, &s.kind)).collect(),
             whole: namespace.is_none() && selectors.iter().any(|s| is_namespace(s) && takes_all(s)),
         }
     }

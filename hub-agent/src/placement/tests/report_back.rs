@@ -55,10 +55,8 @@ impl Hub {
     }
 
     fn complaint(&self) -> String {
-        let told = self.ctx.report.told.lock();
-        told.get(&Key::cluster("crp"))
-            .map(fleet_api::events::Event::message)
-            .unwrap_or_default()
+        let told = self.ctx.report.told.last(&Key::cluster("crp"));
+        told.as_ref().map(fleet_api::events::Event::message).unwrap_or_default()
     }
 }
 
