@@ -31,6 +31,8 @@ use crate::{
     writes::{Lane, Target, Writes},
 };
 
+/// How long one waits: what it tells of is under way then, and needs the API server more.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How many different ones may wait.
 const WAITING_MAX: usize = 1024;
 /// How many sent ones are remembered, to count further.
@@ -58,13 +60,23 @@ struct Inner {
     state: Mutex<State>,
     more: Notify,
     instance: String,
+    clock: Clock,
     dropped: Counter,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    order: VecDeque<Subject>,
-    waiting: HashMap<Subject, u32>,
+    /// The time is that of the first of equal ones.
+    order: VecDeque<(Subject, Instant)>,
+    waiting: HashMap<Subject, Recorded>,
+}
+
+/// One that waits.
+#[derive(Clone, Debug)]
+struct Recorded {
+    count: u32,
+    first: Time,
+    last: Time,
 }
 
 /// What makes two Events equal.
@@ -93,7 +105,6 @@ pub struct Sender {
     recorder: Recorder,
     client: Client,
     writes: Writes,
-    clock: Clock,
     sent: HashMap<Subject, Sent>,
 }
 
@@ -107,6 +118,7 @@ impl Recorder {
             state: Mutex::default(),
             more: Notify::new(),
             instance: instance.to_owned(),
+            clock,
             dropped,
         }));
         (
@@ -115,7 +127,6 @@ impl Recorder {
                 recorder,
                 client,
                 writes,
-                clock,
                 sent: HashMap::new(),
             },
         )
@@ -149,61 +160,76 @@ impl Recorder {
     }
 
     fn push(&self, subject: Subject) {
+        let now = Time(self.0.clock.now_secs());
         let mut state = self.0.state.lock();
-        if let Some(count) = state.waiting.get_mut(&subject) {
-            *count += 1;
+        if let Some(recorded) = state.waiting.get_mut(&subject) {
+            recorded.count += 1;
+            recorded.last = now;
         } else if state.order.len() >= WAITING_MAX {
             drop(state);
             self.0.dropped.inc();
         } else {
-            state.order.push_back(subject.clone());
-            state.waiting.insert(subject, 1);
+            let recorded = Recorded {
+                count: 1,
+                first: now.clone(),
+                last: now,
+            };
+            state.order.push_back((subject.clone(), Instant::now() + PAUSE));
+            state.waiting.insert(subject, recorded);
             drop(state);
             self.0.more.notify_one();
         }
     }
 
-    fn pop(&self) -> Option<(Subject, u32)> {
+    /// When the next one is due.
+    fn due(&self) -> Option<Instant> {
+        self.0.state.lock().order.front().map(|(_, at)| *at)
+    }
+
+    fn pop(&self) -> Option<(Subject, Recorded)> {
         let mut state = self.0.state.lock();
-        let subject = state.order.pop_front()?;
-        let count = state.waiting.remove(&subject).unwrap_or(1);
-        Some((subject, count))
+        let (subject, _) = state.order.pop_front()?;
+        let recorded = state.waiting.remove(&subject)?;
+        Some((subject, recorded))
     }
 }
 
 impl Sender {
-    /// Sends Events as they come, one at a time. Never ends.
+    /// Sends Events a moment after they came, one at a time. Never ends.
     pub async fn run(mut self) {
         loop {
-            match self.recorder.pop() {
-                Some((subject, count)) => self.send(subject, count).await,
-                None => self.recorder.0.more.notified().await,
+            let Some(due) = self.recorder.due() else {
+                self.recorder.0.more.notified().await;
+                continue;
+            };
+            tokio::time::sleep_until(due).await;
+            if let Some((subject, recorded)) = self.recorder.pop() {
+                self.send(subject, recorded).await;
             }
         }
     }
 
-    async fn send(&mut self, subject: Subject, count: u32) {
+    async fn send(&mut self, subject: Subject, recorded: Recorded) {
         let repeated = self
             .sent
             .remove(&subject)
             .filter(|sent| sent.at.elapsed() < REPEAT_WINDOW);
         // Events of cluster-scoped objects live where `kubectl describe` looks for them.
         let api: Api<Event> = Api::namespaced(self.client.clone(), subject.key.namespace().unwrap_or("default"));
-        let now = Time(self.clock.now_secs());
         let (name, total) = if let Some(sent) = &repeated {
-            (sent.name.clone(), sent.count.saturating_add(count))
+            (sent.name.clone(), sent.count.saturating_add(recorded.count))
         } else {
             // An Event's name may be no longer than its object's: 253.
             let stem = &subject.key.name()[..subject.key.name().len().min(236)];
             (
                 format!("{}.{:016x}", stem.trim_end_matches(['.', '-']), fastrand::u64(..)),
-                count,
+                recorded.count,
             )
         };
         let target = Target::new("events", Key::cluster(name.as_str()));
         let is_new = repeated.is_none();
         let request = || {
-            let event = self.event(&subject, &name, total, &now);
+            let event = self.event(&subject, &name, total, &recorded);
             let (api, name) = (&api, &name);
             Some(async move {
                 if is_new {
@@ -240,7 +266,7 @@ impl Sender {
         }
     }
 
-    fn event(&self, subject: &Subject, name: &str, count: u32, now: &Time) -> Event {
+    fn event(&self, subject: &Subject, name: &str, count: u32, recorded: &Recorded) -> Event {
         let namespace = subject.key.namespace();
         Event {
             metadata: ObjectMeta {
@@ -265,8 +291,8 @@ impl Sender {
             }),
             reporting_component: Some(subject.component.to_owned()),
             reporting_instance: Some(self.recorder.0.instance.clone()),
-            first_timestamp: Some(now.clone()),
-            last_timestamp: Some(now.clone()),
+            first_timestamp: Some(recorded.first.clone()),
+            last_timestamp: Some(recorded.last.clone()),
             count: Some(i32::try_from(count).unwrap_or(i32::MAX)),
             ..Event::default()
         }

@@ -45,6 +45,8 @@ pub enum HubNamespace {
     Forbidden,
     /// It could not be read.
     Unknown,
+    /// Nobody has asked yet.
+    NotAsked,
 }
 
 /// Whether a round may begin.
@@ -86,6 +88,8 @@ pub enum CleanUp {
     Nothing,
     /// Touch nothing, for this reason, and look again when it may have changed.
     Pause(Pause),
+    /// Read the namespace, and look again: one that goes is no order to remove anything.
+    AskNamespace,
     /// Delete what the AppliedWork alone owns, and look again with what came of it.
     Sweep,
     /// Delete the AppliedWork of this uid.
@@ -197,17 +201,18 @@ pub fn clean_up(ending: &Ending<'_>) -> CleanUp {
     if ending.round_in_flight {
         return CleanUp::Pause(Pause::RoundInFlight);
     }
-    match ending.namespace {
-        HubNamespace::Active => {}
-        HubNamespace::Terminating | HubNamespace::Gone | HubNamespace::Forbidden => {
-            return CleanUp::Pause(Pause::NamespaceGoing);
-        }
-        HubNamespace::Unknown => return CleanUp::Pause(Pause::NotKnown),
-    }
     match ending.applied_work {
         AppliedWorkView::Unknown => CleanUp::Pause(Pause::NotKnown),
         AppliedWorkView::Absent => CleanUp::Complete,
         AppliedWorkView::Present { uid } => {
+            match ending.namespace {
+                HubNamespace::Active => {}
+                HubNamespace::Terminating | HubNamespace::Gone | HubNamespace::Forbidden => {
+                    return CleanUp::Pause(Pause::NamespaceGoing);
+                }
+                HubNamespace::Unknown => return CleanUp::Pause(Pause::NotKnown),
+                HubNamespace::NotAsked => return CleanUp::AskNamespace,
+            }
             let propagation = match ending.swept {
                 _ if ending.work.abandon => Propagation::Orphan,
                 Swept::NotYet => return CleanUp::Sweep,
@@ -380,6 +385,24 @@ mod tests {
             ..base(&there)
         };
         assert_eq!(clean_up(&unread), CleanUp::Pause(Pause::NotKnown));
+    }
+
+    #[test]
+    fn the_namespace_is_read_only_before_something_is_removed() {
+        let (there, absent, going) = (present(), AppliedWorkView::Absent, going(900));
+        for (applied_work, asks) in [(&there, true), (&absent, false), (&going, false)] {
+            let step = clean_up(&Ending {
+                joined: true,
+                round_in_flight: false,
+                work: DELETED,
+                namespace: HubNamespace::NotAsked,
+                applied_work,
+                swept: Swept::NotYet,
+                help_after: SignedDuration::from_secs(300),
+                now: Timestamp::from_second(1000).unwrap(),
+            });
+            assert_eq!(step == CleanUp::AskNamespace, asks, "{applied_work:?}");
+        }
     }
 
     #[test]

@@ -25,4 +25,4 @@ pub use group::{Group, Snapshot, Stored};
 pub use plan::{Owner, Patch, Plan, Wanted, list_hash, plan};
 pub use removal::{Agent, Removal, is_synced_without_snapshot, removal, starts_with_finalizer};
 pub use render::{MANIFESTS_BYTES_MAX, Piece, Rendering, content_hash, render};
-pub use status::{ContentClock, DETAILS_MAX, Progress, Subject, View, binding_status};
+pub use status::{ContentClock, DETAILS_MAX, Progress, Subject, View, binding_status, is_interim};

@@ -3,7 +3,7 @@
 //! Conditions are changed in place, so that `lastTransitionTime` means what it says; types that were not reached this
 //! time are removed, and those of others (`RolloutStarted`) left alone.
 
-use fleet_api::conditions::binding::{Applied, Available, DiffReported, Overridden, WorkSynchronized};
+use fleet_api::conditions::binding::{Applied, Available, DiffReported, Overridden, RolloutStarted, WorkSynchronized};
 use fleet_api::conditions::{self, ConditionState, Status, Words as _, binding, work};
 use fleet_api::labels;
 use fleet_api::placement::{
@@ -145,6 +145,24 @@ pub fn binding_status(subject: &Subject<'_>, progress: Progress<'_>, now: Timest
         diffed_placements: if details.diffed { diffed(works) } else { Vec::new() },
         conditions,
     }
+}
+
+/// Whether this is only a step on the way: nothing is wrong, and more is about to be said.
+pub fn is_interim(status: &BindingStatus, generation: i64) -> bool {
+    let said = |type_name| conditions::fresh(&status.conditions, type_name, generation);
+    let arrived = [Available::TYPE, DiffReported::TYPE].into_iter().filter_map(said);
+    let mut arrived = arrived.filter(|condition| Status::of(condition) == Status::True);
+    let under_way = [Applied::InProgress.reason(), DiffReported::InProgress.reason()];
+    let steps = [
+        RolloutStarted::TYPE,
+        Overridden::TYPE,
+        WorkSynchronized::TYPE,
+        Applied::TYPE,
+        DiffReported::TYPE,
+    ];
+    let mut steps = steps.into_iter().filter_map(said);
+    let fails = |step: &Condition| Status::of(step) == Status::False && !under_way.contains(&step.reason.as_str());
+    arrived.next().is_none() && !steps.any(fails)
 }
 
 /// Which of the lists are shown.

@@ -727,3 +727,52 @@ fn details_are_sorted_cut_and_shown_only_where_they_belong() {
     assert_eq!(status.failed_placements[0].name, "n000");
     assert_eq!(status.failed_placements[99].name, "n099");
 }
+
+#[test]
+fn what_is_wrong_or_complete_is_no_step_on_the_way() {
+    let status = |said: &[(&str, &str)]| BindingStatus {
+        conditions: said
+            .iter()
+            .map(|(type_name, status)| serde_json::from_value(condition(type_name, status, "R", 2)).unwrap())
+            .collect(),
+        ..BindingStatus::default()
+    };
+    for (said, interim) in [
+        (&[("RolloutStarted", "True"), ("WorkSynchronized", "True")][..], true),
+        (
+            &[
+                ("WorkSynchronized", "True"),
+                ("Applied", "True"),
+                ("Available", "False"),
+            ],
+            true,
+        ),
+        (
+            &[("WorkSynchronized", "True"), ("Applied", "True"), ("Available", "True")],
+            false,
+        ),
+        (&[("WorkSynchronized", "True"), ("DiffReported", "True")], false),
+        (&[("WorkSynchronized", "True"), ("DiffReported", "False")], false),
+        (&[("WorkSynchronized", "True"), ("Applied", "False")], false),
+        (&[("RolloutStarted", "False")], false),
+        (&[("Overridden", "False")], false),
+        (&[("WorkSynchronized", "False")], false),
+    ] {
+        assert_eq!(is_interim(&status(said), 2), interim, "{said:?}");
+    }
+    for (reports_diff, type_name) in [(false, "Applied"), (true, "DiffReported")] {
+        let subject = Subject {
+            generation: 2,
+            reports_diff,
+            ..subject(None)
+        };
+        let written = binding_status(&subject, Progress::JustWritten, Timestamp::UNIX_EPOCH);
+        assert!(fleet_api::conditions::is_false(&written.conditions, type_name, 2));
+        assert!(is_interim(&written, 2), "the member has not answered yet");
+    }
+    let old = status(&[("WorkSynchronized", "False")]);
+    assert!(
+        is_interim(&old, 3),
+        "what is said of an older generation does not count"
+    );
+}

@@ -9,7 +9,7 @@ use fleet_api::{
     events::{Event, EventType, PlacementEvent},
     labels,
     names::{PlacementKey, Scope as ScopeName},
-    placement::{PlacementScope, ResourceIdentifier, Scope},
+    placement::{BindingStatus, PlacementScope, ResourceIdentifier, Scope},
 };
 use fleet_core::{
     selection::{Interests, ObjectId, Rules},
@@ -196,6 +196,12 @@ impl<S: Scope> Context<S> {
         index
             .map(|index| self.group_content(placement, &index))
             .unwrap_or_default()
+    }
+
+    /// The status that a binding is about to get, if that is not stored yet.
+    pub(crate) fn ahead(&self, binding: &S::Binding) -> Option<Arc<BindingStatus>> {
+        let generation = binding.meta().generation.unwrap_or_default();
+        self.work.ahead.get(&Key::of(binding), generation)
     }
 
     /// Records a warning about a placement, once; none takes the last one back.

@@ -11,6 +11,7 @@
 //! where a placement asks for it, the status of users' objects.
 //! Every stage has a queue of its own in [`context`]; the decisions are `fleet_core`'s.
 
+pub(crate) mod ahead;
 pub(crate) mod context;
 mod delete;
 pub(crate) mod metrics;
@@ -267,7 +268,8 @@ async fn place<S: Scope>(
         if by_runs {
             return Ok(None);
         }
-        snapshots::resources(ctx, key, placement, &selected).await
+        let content = select::content(ctx, key, &selected.objects).await?;
+        snapshots::resources(ctx, key, placement, &content).await
     };
     // The owner reference covers a placement that is deleted before the finalizers are there.
     let (held, policy, resources) = tokio::join!(

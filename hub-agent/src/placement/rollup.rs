@@ -164,25 +164,34 @@ fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Op
         let index = master.labels().get(labels::RESOURCE_INDEX)?;
         Some((master.meta().name.as_deref()?, index.as_str()))
     });
-    let decisions = policy
-        .as_ref()
-        .and_then(|p| p.status())
-        .map_or(0, |s| s.target_clusters.len());
+    let decided = policy.as_ref().and_then(|policy| {
+        let generation = policy.meta().generation.unwrap_or_default();
+        ctx.scheduler.ahead.get(&Key::of(&**policy), generation)
+    });
+    let decided = decided
+        .as_deref()
+        .or(policy.as_ref().and_then(|policy| policy.status()));
+    let decisions = decided.map_or(0, |status| status.target_clusters.len());
     let context = rollup_context::<S>(placement, latest, decisions, now);
     let bindings = ctx.family.bindings_of.get(key);
     let indexes: Vec<String> = bindings
         .iter()
         .map(|binding| index_of(ctx, key, &binding.spec().resource_snapshot_name))
         .collect();
-    let views = bindings.iter().zip(&indexes).map(|(binding, index)| {
-        let view = BindingView {
-            generation: binding.meta().generation.unwrap_or_default(),
-            spec: binding.spec(),
-            status: binding.status(),
-            index,
-        };
-        (binding.meta(), view)
-    });
+    let ahead: Vec<_> = bindings.iter().map(|binding| ctx.ahead(binding)).collect();
+    let views = bindings
+        .iter()
+        .zip(&indexes)
+        .zip(&ahead)
+        .map(|((binding, index), ahead)| {
+            let view = BindingView {
+                generation: binding.meta().generation.unwrap_or_default(),
+                spec: binding.spec(),
+                status: ahead.as_deref().or(binding.status()),
+                index,
+            };
+            (binding.meta(), view)
+        });
     let name = policy.as_ref().map(|policy| policy.name_any()).unwrap_or_default();
     let selected = match latest {
         _ if context.external => live.to_vec(),
@@ -198,7 +207,7 @@ fn status<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Op
                 .annotations()
                 .get(annotations::NUMBER_OF_CLUSTERS)
                 .and_then(|text| text.parse().ok()),
-            status: policy.status(),
+            status: decided,
         }),
         bindings: rollup::bindings_by_cluster(&name, views),
         selected: &selected,

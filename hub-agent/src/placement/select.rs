@@ -1,6 +1,6 @@
 //! What a placement selects now, with the texts that a snapshot holds.
 
-use fleet_api::{conditions::placement::Scheduled, placement::Scope, raw::RawJson};
+use fleet_api::{conditions::placement::Scheduled, names::Scope as ScopeName, placement::Scope, raw::RawJson};
 use fleet_core::{
     selection::{self, ObjectId},
     work::envelope::EnvelopeKind,
@@ -13,10 +13,14 @@ use super::context::{Context, Error, key_of};
 /// The selected objects, in order.
 pub(super) struct Selection {
     pub(super) objects: Vec<ObjectId>,
-    pub(super) texts: Vec<RawJson>,
-    pub(super) envelopes: usize,
     /// Kinds that could not be looked at, in words.
     pub(super) left_out: Option<String>,
+}
+
+/// What a snapshot freezes.
+pub(super) struct Content {
+    pub(super) texts: Vec<RawJson>,
+    pub(super) envelopes: usize,
 }
 
 /// The selection, or what is wrong with the selectors.
@@ -26,29 +30,32 @@ pub(super) async fn select<S: Scope>(
     placement: &S::Placement,
 ) -> Result<Result<Selection, Scheduled>, Error> {
     let (name, selectors) = (key_of(key)?, &placement.spec().resource_selectors);
-    let (user, owner) = (&ctx.shared.user, (Context::<S>::scope(), key.clone()));
-    let placed = || ctx.placed(key);
-    let view = user.view(&owner, selectors, placed).await.map_err(Error::Read)?;
-    let objects = match selection::select(&name, selectors, &ctx.shared.settings.rules, &view) {
-        Ok(objects) => objects,
-        Err(selection::Error::Invalid(error)) => return Ok(Err(Scheduled::InvalidSelectors { error })),
-        Err(other @ selection::Error::NotSynced { .. }) => return Err(Error::Held(other.to_string())),
-    };
-    let envelopes = objects.iter().filter(|object| is_envelope(object)).count();
-    let Some(texts) = user.content(&owner, &objects).await.map_err(Error::Read)? else {
-        return Err(Error::NotYet(
-            "a selected object went away while it was read".to_owned(),
-        ));
-    };
-    let left_out = view.left_out();
-    Ok(Ok(Selection {
-        objects,
-        texts,
-        envelopes,
-        left_out,
-    }))
+    let (owner, placed) = (owner::<S>(key), || ctx.placed(key));
+    let view = ctx.shared.user.view(&owner, selectors, placed);
+    let view = view.await.map_err(Error::Read)?;
+    match selection::select(&name, selectors, &ctx.shared.settings.rules, &view) {
+        Ok(objects) => {
+            let left_out = view.left_out();
+            Ok(Ok(Selection { objects, left_out }))
+        }
+        Err(selection::Error::Invalid(error)) => Ok(Err(Scheduled::InvalidSelectors { error })),
+        Err(other @ selection::Error::NotSynced { .. }) => Err(Error::Held(other.to_string())),
+    }
 }
 
-fn is_envelope(object: &ObjectId) -> bool {
-    EnvelopeKind::of(object).is_some()
+/// The texts of selected objects.
+pub(super) async fn content<S: Scope>(ctx: &Context<S>, key: &Key, objects: &[ObjectId]) -> Result<Content, Error> {
+    let owner = owner::<S>(key);
+    let texts = ctx.shared.user.content(&owner, objects);
+    let Some(texts) = texts.await.map_err(Error::Read)? else {
+        let error = "a selected object went away while it was read";
+        return Err(Error::NotYet(error.to_owned()));
+    };
+    let envelopes = objects.iter().filter(|object| EnvelopeKind::of(object).is_some());
+    let envelopes = envelopes.count();
+    Ok(Content { texts, envelopes })
+}
+
+fn owner<S: Scope>(key: &Key) -> (ScopeName, Key) {
+    (Context::<S>::scope(), key.clone())
 }

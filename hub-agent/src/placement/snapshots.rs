@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{
     context::{Context, Error, key_of},
-    select::Selection,
+    select::Content,
 };
 use crate::{
     cache::family::{beside, parent},
@@ -107,7 +107,7 @@ pub(super) async fn resources<S: Scope>(
     ctx: &Context<S>,
     key: &Key,
     placement: &S::Placement,
-    selection: &Selection,
+    content: &Content,
 ) -> Result<Option<Timestamp>, Error> {
     let name = key_of(key)?;
     let stored = ctx.family.snapshots_of.get(key);
@@ -132,8 +132,8 @@ pub(super) async fn resources<S: Scope>(
         at_once: false,
     };
     let frozen = resource::Selection {
-        objects: &selection.texts,
-        envelopes: selection.envelopes,
+        objects: &content.texts,
+        envelopes: content.envelopes,
     };
     let changes = resource::plan(
         &name,
@@ -154,7 +154,7 @@ pub(super) async fn resources<S: Scope>(
     } in changes.create
     {
         let spec = ResourceSnapshotSpec {
-            selected_resources: selection.texts[range].to_vec(),
+            selected_resources: content.texts[range].to_vec(),
         };
         let meta = metadata::<S>(key, placement, &name, labels, annotations);
         create(ctx, store, key, S::ResourceSnapshot::from_spec(meta, spec)).await?;

@@ -64,9 +64,11 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
         placements.map(|placement| Key::of(&*placement)).collect()
     };
     tokio::join!(
-        controller::feed(ctx.family.bindings.subscribe(), queue(), |change| parent(
-            &**change.object()
-        )),
+        controller::feed(ctx.family.bindings.subscribe(), queue(), |change| {
+            let owner = parent(&**change.object())?;
+            let told = change.old.is_none() && ctx.scheduler.is_creating(&owner);
+            (!told).then_some(owner)
+        }),
         controller::feed(ctx.family.snapshots.subscribe(), queue(), |change| {
             change.new.as_ref().and_then(|snapshot| parent(&**snapshot))
         }),
@@ -130,7 +132,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
             Member::of(
                 binding.meta(),
                 binding.spec(),
-                binding.status(),
+                ctx.ahead(binding).as_deref().or(binding.status()),
                 &goal,
                 budget.unavailable_period,
                 now,

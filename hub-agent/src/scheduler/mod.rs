@@ -6,7 +6,7 @@
 mod write;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -16,7 +16,7 @@ use fleet_api::{
     conditions::{self, policy_snapshot::Scheduled},
     events::PlacementEvent,
     finalizers, labels,
-    placement::{BindingState, Scope},
+    placement::{BindingState, PolicySnapshotStatus, Scope},
 };
 use fleet_core::scheduler::{self as core, Binding, Change, Cluster, Interest, Placement, Snapshot, Watchers, World};
 use fleet_runtime::{Key, controller, queue::Next};
@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use crate::{
     cache::family::parent,
     placement::{
+        ahead::Ahead,
         context::{Context, Error, key_of},
         delete,
     },
@@ -47,8 +48,19 @@ const PROBLEM_PAUSE: Duration = Duration::from_mins(1);
 #[derive(Default)]
 pub(crate) struct Memory {
     watchers: Mutex<Watchers<Key>>,
+    /// What policy snapshots are about to say.
+    pub(crate) ahead: Ahead<PolicySnapshotStatus>,
+    /// Placements that are getting bindings; their rollout is woken for several at once.
+    creating: Mutex<HashSet<Key>>,
     /// Placements that are gone although they have bindings that are not going, and since when.
     left_behind: Mutex<HashMap<Key, Instant>>,
+}
+
+impl Memory {
+    /// Whether the rollout will be told of new bindings of this placement.
+    pub(crate) fn is_creating(&self, placement: &Key) -> bool {
+        self.creating.lock().contains(placement)
+    }
 }
 
 /// What asks for a decision.
@@ -166,7 +178,13 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     write::patch(ctx, key, &policy.name_any(), &plan.patch).await?;
     write::unschedule(ctx, key, &plan.unschedule).await?;
     if let Some(status) = plan.status.filter(|_| plan.status_changed) {
-        write::status(ctx, key, &policy, &status).await?;
+        let (name, generation) = (Key::of(&*policy), policy.meta().generation.unwrap_or_default());
+        if ctx.scheduler.ahead.set(&name, generation, status.clone()).news {
+            ctx.queues.rollup.add(key.clone());
+        }
+        let written = write::status(ctx, key, &policy, &status).await;
+        ctx.scheduler.ahead.remove(&name);
+        written?;
     }
     if let Some(problem) = &plan.problem {
         let error = problem.to_string();

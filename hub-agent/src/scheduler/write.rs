@@ -1,6 +1,9 @@
 //! The scheduler's writes. Those of one list go side by side; the lists follow one another.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use fleet_api::{
     annotations, finalizers,
@@ -27,13 +30,21 @@ use crate::{
     writer::Part,
 };
 
+/// How many new bindings the rollout begins with: one look at a few costs less than one at each.
+const TOGETHER: usize = 16;
+
 pub(super) async fn create<S: Scope>(
     ctx: &Context<S>,
     placement: &Key,
     policy: &str,
     list: &[Create],
 ) -> Result<(), Error> {
-    let each = list.iter().map(|create| async move {
+    if list.is_empty() {
+        return Ok(());
+    }
+    ctx.scheduler.creating.lock().insert(placement.clone());
+    let answered = AtomicUsize::new(0);
+    let each = list.iter().map(|create| async {
         let key = beside(placement, &create.binding);
         let make = || {
             // A placement that is going by now gets no more bindings.
@@ -66,10 +77,15 @@ pub(super) async fn create<S: Scope>(
         if written.is_some() {
             tracing::info!(cluster = create.cluster, binding = %key, "Picked cluster");
         }
+        if (answered.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(TOGETHER) {
+            ctx.queues.rollout.add(placement.clone());
+        }
         Ok::<_, Error>(())
     });
-    try_join_all(each).await?;
-    Ok(())
+    let all = try_join_all(each).await;
+    ctx.scheduler.creating.lock().remove(placement);
+    ctx.queues.rollout.add(placement.clone());
+    all.map(drop)
 }
 
 pub(super) async fn patch<S: Scope>(

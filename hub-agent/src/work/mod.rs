@@ -18,7 +18,7 @@ use fleet_api::{
     events::Event as _,
     finalizers,
     names::ClusterName,
-    placement::{BindingState, DeletePropagationPolicy, Scope},
+    placement::{BindingState, BindingStatus, DeletePropagationPolicy, Scope},
 };
 use fleet_core::work::{
     ContentClock, Existing, Failure, Owner, Plan, Recovery, Rendering, is_synced_without_snapshot, plan,
@@ -34,6 +34,7 @@ use serde_json::json;
 use crate::{
     cache::family::parent,
     placement::{
+        ahead::Ahead,
         context::{Context, Error, key_of, tell},
         told::Told,
     },
@@ -49,6 +50,8 @@ pub(crate) struct Memory {
     /// Since when each binding's Works have the content that they have.
     clocks: Mutex<HashMap<Key, ContentClock>>,
     renderings: render::Cache,
+    /// What bindings are about to say.
+    pub(crate) ahead: Ahead<BindingStatus>,
     /// The last complaint about each binding.
     told: Told<String>,
 }
@@ -65,11 +68,12 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
         controller::feed(ctx.family.snapshots.subscribe(), queue(), |change| {
             of_placement(change.old.is_none().then(|| parent(&**change.object())).flatten())
         }),
-        // These two are read from the placement and reach all Works at once.
+        // These are read from the placement and reach all Works at once.
         controller::feed(ctx.family.placements.subscribe(), queue(), |change| {
             let matters = change.differs(|p| {
                 let strategy = p.spec().strategy.as_ref();
-                strategy.map(|s| (s.report_back_strategy.clone(), s.delete_strategy.clone()))
+                let strategies = strategy.map(|s| (s.report_back_strategy.clone(), s.delete_strategy.clone()));
+                (strategies, p.meta().deletion_timestamp.is_some())
             });
             of_placement(matters.then(|| change.key.clone()))
         }),
@@ -91,6 +95,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         ctx.started.lock().remove(key);
         ctx.work.clocks.lock().remove(key);
         ctx.work.told.forget(key);
+        ctx.work.ahead.remove(key);
         return Ok(Next::Wait);
     };
     let Some(placement) = parent(&*binding) else {
@@ -99,7 +104,8 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     let Ok(cluster) = ClusterName::new(binding.spec().target_cluster.clone()) else {
         return Ok(Next::Wait);
     };
-    if binding.meta().deletion_timestamp.is_some() {
+    if binding.meta().deletion_timestamp.is_some() || is_ending(ctx, &placement) {
+        ctx.work.ahead.remove(key);
         return removal::pass(ctx, key, &placement, &binding, &cluster).await;
     }
     let ready = match binding.spec().state {
@@ -109,6 +115,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         _ => false,
     };
     if !ready {
+        ctx.work.ahead.remove(key);
         return Ok(Next::Wait);
     }
     hold(ctx, key, &placement).await?;
@@ -124,12 +131,18 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     };
     // Of this generation only: Works of the content before say nothing about the one that came meanwhile.
     let generation = binding.meta().generation.unwrap_or_default();
-    status::write(ctx, key, &placement, &cluster, generation, outcome.as_ref().err()).await?;
+    let next = status::write(ctx, key, &placement, &cluster, generation, outcome.as_ref().err()).await?;
     complain::<S>(ctx, &binding, &cluster, outcome.as_ref().err());
     match outcome {
         Err(failure) if failure.recovery() == Recovery::Retry => Err(Error::NotYet(failure.to_string())),
-        _ => Ok(Next::Wait),
+        _ => Ok(next),
     }
+}
+
+/// Whether the placement is being deleted: its bindings are about to be, and their Works need not wait for it.
+fn is_ending<S: Scope>(ctx: &Context<S>, placement: &Key) -> bool {
+    let placement = ctx.family.placements.get(placement);
+    placement.is_some_and(|placement| placement.meta().deletion_timestamp.is_some())
 }
 
 /// An Event for the failure that has one, once: the pass is repeated until somebody has acted.

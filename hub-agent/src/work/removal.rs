@@ -71,6 +71,9 @@ pub(super) async fn pass<S: Scope>(
         .map(|name| write::delete(ctx, placement, cluster, name));
     let answers: Result<Vec<()>, Failure> = join_all(deletes).await.into_iter().collect();
     answers.map_err(|failure| Error::NotYet(failure.to_string()))?;
+    if binding.meta().deletion_timestamp.is_none() {
+        return Ok(Next::Wait);
+    }
     // Works that no member holds are gone with the answer.
     if plan.drop_finalizer || own(ctx, key, cluster).is_empty() {
         release(ctx, key, placement).await?;

@@ -1,23 +1,29 @@
 //! A binding's status: `RolloutStarted`, `Overridden`, `WorkSynchronized` and what the member says, in one write.
 
+use std::time::Duration;
+
 use fleet_api::{
     conditions::{self, binding::RolloutStarted},
     names::ClusterName,
     patch,
     placement::{ApplyStrategyType, BindingState, BindingStatus, Scope, Work},
 };
-use fleet_core::work::{ContentClock, Existing, Failure, Progress, Subject, View, binding_status};
-use fleet_runtime::Key;
+use fleet_core::work::{ContentClock, Existing, Failure, Progress, Subject, View, binding_status, is_interim};
+use fleet_runtime::{Key, queue::Next};
 use kube::{
     Resource as _,
     core::object::{HasSpec as _, HasStatus as _},
 };
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
     placement::context::{Context, Error},
     writer::Part,
 };
+
+/// How long a step on the way waits for the next one, so that both go in one write. The other stages have it at once.
+const INTERIM_WAIT: Duration = Duration::from_secs(1);
 
 /// Writes the status that the binding should have, if it differs. It is made when the turn has come, so that a member
 /// that answers quickly saves a write.
@@ -28,18 +34,30 @@ pub(crate) async fn write<S: Scope>(
     cluster: &ClusterName,
     generation: i64,
     failure: Option<&Failure>,
-) -> Result<(), Error> {
+) -> Result<Next, Error> {
     let current = ctx
         .family
         .bindings
         .get(key)
-        .map(|binding| wanted::<S>(ctx, key, &binding, cluster, generation, failure));
-    let Some(Some((before, after))) = current else {
-        return Ok(());
+        .and_then(|binding| wanted::<S>(ctx, key, &binding, cluster, generation, failure));
+    let Some((before, after)) = current else {
+        return Ok(Next::Wait);
     };
+    let ahead = &ctx.work.ahead;
     if before == after {
+        ahead.remove(key);
         settle(ctx, key);
-        return Ok(());
+        return Ok(Next::Wait);
+    }
+    let interim = failure.is_none() && is_interim(&after, generation);
+    let noted = ahead.set(key, generation, after);
+    if noted.news {
+        ctx.queues.rollup.add(placement.clone());
+        ctx.queues.rollout.add(placement.clone());
+    }
+    let write_at = noted.since + INTERIM_WAIT;
+    if interim && Instant::now() < write_at {
+        return Ok(Next::At(write_at));
     }
     let mut failed = None;
     let body = |found: &S::Binding| {
@@ -57,8 +75,9 @@ pub(crate) async fn write<S: Scope>(
     if let Some(error) = failed {
         return Err(Error::Compare(key.to_string(), error));
     }
+    ahead.remove(key);
     settle(ctx, key);
-    Ok(())
+    Ok(Next::Wait)
 }
 
 /// After the first look nothing is unknown any more about the age of the content.

@@ -36,8 +36,7 @@ impl Applying {
         work: &Seen,
         mut seen: (AppliedWorkView, Option<AppliedWork>),
     ) -> Result<Next, Failure> {
-        // Read for each attempt: a namespace that goes is no order to remove anything.
-        let namespace = self.hub_namespace().await;
+        let mut namespace = HubNamespace::NotAsked;
         let mut swept = Swept::NotYet;
         loop {
             let (view, object) = &seen;
@@ -61,6 +60,7 @@ impl Applying {
                     tracing::info!(work = work.name(), ?why, "Clean-up pauses");
                     return Ok(Next::At(Instant::now() + PAUSE));
                 }
+                CleanUp::AskNamespace => namespace = self.hub_namespace().await,
                 CleanUp::Sweep => {
                     tracing::info!(work = work.name(), "Removing what the Work brought");
                     swept = match object {

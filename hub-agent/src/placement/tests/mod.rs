@@ -146,26 +146,31 @@ impl Hub {
 
     /// Runs every stage until nothing is written any more.
     async fn settle(&self) {
-        let key = Key::cluster("crp");
         for _ in 0..40 {
             let before = self.api.count();
-            check(pass(&self.ctx, &key).await);
-            check(scheduler::pass(&self.ctx, &key).await);
-            check(rollout::pass(&self.ctx, &key).await);
-            for binding in self.ctx.family.bindings_of.keys(&key) {
-                check(work::pass(&self.ctx, &binding).await);
-            }
-            let next = rollup::pass(&self.ctx, &key).await;
-            let waits = matches!(next, Ok(Next::At(_)));
-            check(next);
-            check(reporting::pass(&self.ctx, &key).await);
-            self.sync();
+            let waits = self.round().await;
             if self.api.count() == before && !waits {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         }
         panic!("it goes on for ever: {:?}", self.api.writes());
+    }
+
+    /// Runs every stage once. Whether one of them wants to go on later.
+    async fn round(&self) -> bool {
+        let key = Key::cluster("crp");
+        check(pass(&self.ctx, &key).await);
+        check(scheduler::pass(&self.ctx, &key).await);
+        check(rollout::pass(&self.ctx, &key).await);
+        let mut waits = false;
+        for binding in self.ctx.family.bindings_of.keys(&key) {
+            waits |= check(work::pass(&self.ctx, &binding).await);
+        }
+        waits |= check(rollup::pass(&self.ctx, &key).await);
+        check(reporting::pass(&self.ctx, &key).await);
+        self.sync();
+        waits
     }
 
     /// Says for every member that it has applied what it got.
@@ -224,10 +229,12 @@ fn merge(target: &mut Value, with: &Value) {
     }
 }
 
-fn check(outcome: Result<Next, Error>) {
+/// Whether it goes on at a certain time.
+fn check(outcome: Result<Next, Error>) -> bool {
     match outcome {
-        Ok(_) | Err(Error::NotYet(_)) => {}
-        Err(error) if error.is_conflict() => {}
+        Ok(next) => matches!(next, Next::At(_)),
+        Err(Error::NotYet(_)) => false,
+        Err(error) if error.is_conflict() => false,
         Err(error) => panic!("{error}"),
     }
 }
@@ -263,6 +270,29 @@ async fn creating_a_placement_costs_what_the_budget_says() {
             "1 PUT clusterresourceplacements/status",
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_placement_shows_at_once_what_its_bindings_show_with_the_members_answer() {
+    let hub = Hub::new(&json!({})).await;
+    hub.round().await;
+    assert!(hub.says("WorkSynchronized").starts_with("\"True\""), "{}", hub.status());
+    let bindings = || {
+        tally(&hub.api.writes())
+            .into_iter()
+            .filter(|w| w.ends_with("bindings/status"))
+    };
+    assert_eq!(bindings().collect::<Vec<_>>(), Vec::<String>::new());
+    hub.report();
+    hub.settle().await;
+    assert_eq!(
+        bindings().collect::<Vec<_>>(),
+        ["3 PATCH clusterresourcebindings/status"]
+    );
+    let list = &hub.binding("a").status.as_ref().unwrap().conditions.clone();
+    for type_name in ["RolloutStarted", "WorkSynchronized", "Applied", "Available"] {
+        assert!(conditions::is_true(list, type_name, 2), "{type_name}: {list:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,6 +47,19 @@ struct Hub {
 }
 
 impl Hub {
+    /// The Events, once there are so many.
+    async fn events(&self, at_least: usize) -> Vec<String> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let events = self.api.events();
+            if events.len() >= at_least {
+                return events;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{events:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     async fn start() -> Self {
         Self::with(Settings::default()).await
     }

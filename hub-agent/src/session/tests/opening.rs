@@ -38,8 +38,7 @@ async fn strangers_cannot_tell_a_member_from_none() {
     assert_eq!(answers[0].0, RejectCode::PermissionDenied);
     assert_eq!(answers[0], answers[1]);
     assert_eq!(answers[2].0, RejectCode::Misbehaved, "not even a name");
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let events = hub.api.events();
+    let events = hub.events(1).await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert!(
         events[0].starts_with("MemberClusterIdentityMismatch refused a connection from user-b"),
@@ -184,8 +183,7 @@ async fn two_clusters_under_one_name_do_not_alternate() {
         Outcome::Persisted,
         "the first is undisturbed"
     );
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let events = hub.api.events();
+    let events = hub.events(1).await;
     let named = |e: &String| e.contains("cluster intruder") && e.contains("cluster cluster-a");
     assert!(events.iter().any(named), "{events:?}");
 }
