@@ -4,7 +4,7 @@
 //! arrives with its metadata and the reason, all others as usual. It does the work of kube's `DeserializeGuard`, which
 //! buffers each object into a form that cannot hold [`RawJson`](crate::raw::RawJson); here the buffer is the text.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -40,7 +40,7 @@ impl<K> Guarded<K> {
 impl<'de, K: de::DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        match serde_json::from_str(text.get()) {
+        match decode(text.get()) {
             Ok(object) => Ok(Self(Ok(object))),
             Err(error) => {
                 let metadata = metadata(text.get()).map_err(de::Error::custom)?;
@@ -51,6 +51,33 @@ impl<'de, K: de::DeserializeOwned> Deserialize<'de> for Guarded<K> {
             }
         }
     }
+}
+
+/// Reads an object without its `managedFields`: nobody asks for them, and they are most of what decoding would allocate.
+pub fn decode<K: de::DeserializeOwned>(text: &str) -> serde_json::Result<K> {
+    match managed_fields(text) {
+        Some(range) => serde_json::from_str(&[&text[..range.start], "[]", &text[range.end..]].concat()),
+        None => serde_json::from_str(text),
+    }
+}
+
+/// Where they are in the text of an object.
+fn managed_fields(text: &str) -> Option<Range<usize>> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        managed_fields: &'a RawValue,
+    }
+    let object: Object<'_> = serde_json::from_str(text).ok()?;
+    let found = object.metadata.managed_fields.get();
+    let start = found.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    Some(start..start + found.len())
 }
 
 /// As much of the metadata as can be read. Only something that names no object at all is an error.
@@ -167,6 +194,25 @@ mod tests {
             assert_eq!(odd.name_any(), "odd");
             assert!(odd.into_valid().is_none());
         }
+    }
+
+    #[test]
+    fn managed_fields_are_passed_over_and_nothing_else_is() {
+        let fields = r#"[{"manager":"m","fieldsV1":{"f:metadata":{"f:name":{}}}}, {"manager":"]}\""}]"#;
+        let text = format!(
+            r#"{{"spec":{{"workload":{{"manifests":[{{"metadata":{{"managedFields":[1]}}}}]}}}},
+                "metadata": {{"name":"näme", "managedFields" : {fields} ,"labels":{{"a":"managedFields"}}}}}}"#
+        );
+        let work: Work = decode(&text).unwrap();
+        assert_eq!(work.metadata.managed_fields, Some(Vec::new()));
+        assert_eq!(
+            (work.name_any().as_str(), work.labels()["a"].as_str()),
+            ("näme", "managedFields")
+        );
+        let manifest = &work.spec.workload.manifests[0];
+        assert_eq!(manifest.as_str(), r#"{"metadata":{"managedFields":[1]}}"#);
+        assert_eq!(decode::<Work>(GOOD).unwrap().name_any(), "good");
+        assert!(decode::<Work>(&format!("{text}x")).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod any_kind;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use fleet_api::{patch, raw::RawJson};
+use fleet_api::{guard, patch, raw::RawJson};
 use fleet_runtime::{
     Key,
     cache::Store,
@@ -362,10 +362,6 @@ impl Writer {
     }
 }
 
-fn decoded<T: DeserializeOwned>(answer: kube::Result<String>) -> kube::Result<T> {
-    answer.and_then(|text| serde_json::from_str(&text).map_err(kube::Error::SerdeError))
-}
-
 /// Keeps an answer.
 fn stored<K: Written>(
     verb: &'static str,
@@ -374,7 +370,8 @@ fn stored<K: Written>(
     answer: Option<kube::Result<String>>,
 ) -> Result<Option<Arc<K>>, WriteError> {
     let Some(answer) = answer else { return Ok(None) };
-    match decoded(answer) {
+    let decode = |text: String| guard::decode(&text).map_err(kube::Error::SerdeError);
+    match answer.and_then(decode) {
         Ok(object) => Ok(Some(store.wrote(object))),
         Err(source) => Err(failed::<K>(verb, key, source)),
     }

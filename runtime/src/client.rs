@@ -7,16 +7,27 @@
 
 use std::time::Duration;
 
-use http::{HeaderValue, header::USER_AGENT};
+use http::{HeaderValue, Uri, header::USER_AGENT};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
 use kube::{
     Client, Config,
+    client::{Body, ConfigExt as _},
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::options::ClientArgs;
 
 /// Long enough for a busy node, short enough that a lease can be renewed by a second try.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a connection may hold for what it reads. It would grow with what was read once, to 400 KiB for each of a hundred
+/// watches.
+const BUFFER_MAX: usize = 32 * 1024;
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +69,7 @@ pub async fn config(args: &ClientArgs, user_agent: &str) -> Result<Config, Error
 /// # Errors
 /// If the configuration makes no client.
 pub fn build(config: Config, user_agent: &str) -> Result<Client, Error> {
-    Client::try_from(tuned(config, user_agent)).map_err(Error::Build)
+    client(tuned(config, user_agent)).map_err(Error::Build)
 }
 
 /// A client as the arguments say.
@@ -66,7 +77,47 @@ pub fn build(config: Config, user_agent: &str) -> Result<Client, Error> {
 /// # Errors
 /// If there is no configuration, or it makes no client.
 pub async fn connect(args: &ClientArgs, user_agent: &str) -> Result<Client, Error> {
-    Client::try_from(config(args, user_agent).await?).map_err(Error::Build)
+    client(config(args, user_agent).await?).map_err(Error::Build)
+}
+
+/// As kube would, on [connections](pool) that hold less.
+fn client(config: Config) -> kube::Result<Client> {
+    if config.proxy_url.is_some() {
+        return Client::try_from(config);
+    }
+    let https = config.rustls_https_connector_with_connector(tcp())?;
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(pool(https, CONNECT_TIMEOUT));
+    Ok(Client::new(service, config.default_namespace))
+}
+
+/// The lower half of a connector to an API server.
+pub fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // A request of several segments must not wait for the acknowledgement of the first.
+    tcp.set_nodelay(true);
+    tcp
+}
+
+/// Connections to an API server. One counts as made when TLS is spoken.
+pub fn pool<C>(https: C, timeout: Duration) -> legacy::Client<TimeoutConnector<C>, Body>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: legacy::connect::Connection + hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    let mut connector = TimeoutConnector::new(https);
+    connector.set_connect_timeout(Some(timeout));
+    legacy::Builder::new(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .http1_max_buf_size(BUFFER_MAX)
+        .build(connector)
 }
 
 fn tuned(mut config: Config, user_agent: &str) -> Config {

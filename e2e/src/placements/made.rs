@@ -47,10 +47,16 @@ impl<S: Scope> Placement<S> {
         parse(&found)
     }
 
-    /// The latest policy snapshot.
+    /// The latest policy snapshot, once it shows what was decided about the placement as it is.
     pub async fn policy(&self) -> Result<S::PolicySnapshot> {
-        let all = self.made::<S::PolicySnapshot>().await?;
-        all.into_iter().find(is_latest).context("it has a policy snapshot")
+        let generation = self.get().await?.meta().generation.unwrap_or_default();
+        let decided = |policy: &S::PolicySnapshot| {
+            let status = policy.status();
+            is_latest(policy) && status.is_some_and(|status| status.observed_crp_generation >= generation)
+        };
+        let all = self.until_made::<S::PolicySnapshot>("its decisions", |all| all.iter().any(decided));
+        let mut all = all.await?.into_iter();
+        all.find(decided).context("it has a policy snapshot")
     }
 
     /// Its bindings now.

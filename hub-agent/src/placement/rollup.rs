@@ -99,6 +99,8 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         }
     }
     let mirrored = mirror::write(ctx, key, &placement, &status).await;
+    // Many may wait for their turn, and each is made anew then.
+    drop(status);
     let (mut shown, mut started) = (None, began.elapsed());
     let body = |placement: &S::Placement| {
         // Made when the turn has come: what happened while it waited is in it.

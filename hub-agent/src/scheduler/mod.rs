@@ -68,6 +68,9 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
     let queue = || ctx.queues.schedule.clone();
     tokio::join!(
         controller::feed(ctx.family.policies.subscribe(), queue(), |change| {
+            if change.new.is_none() {
+                ctx.scheduler.ahead.remove(&change.key);
+            }
             let before = change.old.as_ref().map(|old| old.meta());
             let wakes = change
                 .new
@@ -182,9 +185,8 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         if ctx.scheduler.ahead.set(&name, generation, status.clone()).news {
             ctx.queues.rollup.add(key.clone());
         }
-        let written = write::status(ctx, key, &policy, &status).await;
+        write::status(ctx, key, &policy, &status).await?;
         ctx.scheduler.ahead.remove(&name);
-        written?;
     }
     if let Some(problem) = &plan.problem {
         let error = problem.to_string();

@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{WriteError, Writer, decoded, is_not_found};
+use super::{WriteError, Writer, is_not_found};
 use crate::cache::user::Place;
 
 impl Writer {
@@ -35,12 +35,15 @@ impl Writer {
         match self.send(Lane::Status, target, key, group, &mut request).await {
             None => Ok(None),
             Some(Err(source)) if is_not_found(&source) => Ok(None),
-            Some(answer) => decoded(answer).map(Some).map_err(|source| WriteError {
-                verb: "patch the status of",
-                kind: Cow::Owned(api.kind.clone()),
-                name: key.to_string().into(),
-                source,
-            }),
+            Some(answer) => {
+                let decode = |text: String| serde_json::from_str(&text).map_err(kube::Error::SerdeError);
+                answer.and_then(decode).map(Some).map_err(|source| WriteError {
+                    verb: "patch the status of",
+                    kind: Cow::Owned(api.kind.clone()),
+                    name: key.to_string().into(),
+                    source,
+                })
+            }
         }
     }
 }

@@ -2,12 +2,9 @@
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
+use fleet_runtime::client;
 use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request, header::AUTHORIZATION};
-use hyper_util::{
-    client::legacy::connect::HttpConnector,
-    rt::{TokioExecutor, TokioTimer},
-};
 use kube::{Client, Config, client::ConfigExt};
 use rustls::{ClientConfig, pki_types::pem::PemObject};
 use tower::{BoxError, Layer, Service, ServiceBuilder};
@@ -23,14 +20,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client for the hub's API server that proves itself anew with each request.
 pub fn build(settings: &Settings, credential: &Credential) -> anyhow::Result<Client> {
     let config = Config::new(settings.server.clone());
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    http.set_nodelay(true);
-    let https = hyper_rustls::HttpsConnector::from((http, Arc::new(tls(&settings.trust, credential)?)));
-    let inner = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .build(https);
+    let https = hyper_rustls::HttpsConnector::from((client::tcp(), Arc::new(tls(&settings.trust, credential)?)));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .layer(ProveLayer(Arc::new(Prove {
@@ -38,7 +28,7 @@ pub fn build(settings: &Settings, credential: &Credential) -> anyhow::Result<Cli
             headers: settings.headers.clone(),
         })))
         .map_err(BoxError::from)
-        .service(inner);
+        .service(client::pool(https, CONNECT_TIMEOUT));
     Ok(Client::new(service, settings.cluster.namespace()))
 }
 

@@ -39,6 +39,9 @@ impl<K> Change<K> {
     }
 }
 
+/// Room for changes that is kept when there are none: after a burst, memory is given back.
+const KEPT: usize = 256;
+
 /// A subscription. Changes of one object that were not picked up yet become one, so a slow subscriber holds at most one
 /// per object and never delays the watch.
 pub struct Changes<K>(pub(super) Arc<Pending<K>>);
@@ -56,13 +59,19 @@ struct State<K> {
     changes: HashMap<Key, (Side<K>, Side<K>)>,
 }
 
+impl<K> State<K> {
+    fn new() -> Self {
+        Self {
+            order: VecDeque::new(),
+            changes: HashMap::new(),
+        }
+    }
+}
+
 impl<K> Pending<K> {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::new(State {
-                order: VecDeque::new(),
-                changes: HashMap::new(),
-            }),
+            state: Mutex::new(State::new()),
             more: Notify::new(),
         }
     }
@@ -82,7 +91,12 @@ impl<K> Pending<K> {
     fn pop(&self) -> Option<Change<K>> {
         let mut state = self.state.lock();
         loop {
-            let key = state.order.pop_front()?;
+            let Some(key) = state.order.pop_front() else {
+                if state.changes.capacity() > KEPT {
+                    *state = State::new();
+                }
+                return None;
+            };
             match state.changes.remove(&key).expect("every key in order has its change") {
                 // Came and went unseen.
                 (None, None) => {}

@@ -39,7 +39,7 @@ pub(super) struct Table<K> {
 #[derive(Debug)]
 struct Entry<K> {
     watched: Option<Arc<K>>,
-    odd: Option<Odd>,
+    odd: Option<Box<Odd>>,
     own: Option<Own<K>>,
     round: u32,
 }
@@ -132,7 +132,7 @@ impl<K: Resource> Table<K> {
     }
 
     pub(super) fn odd(&self) -> impl Iterator<Item = &Odd> {
-        self.entries.values().filter_map(|entry| entry.odd.as_ref())
+        self.entries.values().filter_map(|entry| entry.odd.as_deref())
     }
 
     pub(super) fn progress(&self) -> u64 {
@@ -190,7 +190,7 @@ impl<K: Resource> Table<K> {
         let (key, version, round) = (odd.key.clone(), odd.version, self.round);
         self.touch(&key, out, |entry| {
             entry.watched.take_if(|object| object.meta().uid != odd.uid);
-            entry.odd = Some(odd);
+            entry.odd = Some(Box::new(odd));
             entry.round = round;
             // The last readable state may well be the answer to an own write.
             if let Some(Own::Written(object)) = entry.own.take_if(|own| own.version() <= version) {
