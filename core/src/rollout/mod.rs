@@ -200,7 +200,9 @@ pub fn plan(world: &World<'_>) -> Plan {
         }
         plan.look_again = next_look(&plan, &members);
     }
-    for member in members.iter().filter(|m| m.strategy_differs && !m.deleting) {
+    // A Scheduled one gets it with its first resources.
+    let placed = members.iter().filter(|m| m.state != State::Scheduled && !m.deleting);
+    for member in placed.filter(|m| m.strategy_differs) {
         plan.push_strategy(member);
     }
     plan

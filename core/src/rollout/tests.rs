@@ -464,7 +464,8 @@ fn plan_without_snapshot(members: &[Member]) -> Plan {
 
 #[test]
 fn without_a_snapshot_nothing_moves() {
-    let plan = plan_without_snapshot(&[Member::scheduled("a"), Member::leaving("b")]);
+    let fresh = Member::scheduled("a").as_(|m| m.strategy_differs = true);
+    let plan = plan_without_snapshot(&[fresh, Member::leaving("b")]);
     assert_eq!(plan.steps.len(), 0);
 }
 

@@ -14,8 +14,6 @@ use tokio::time::{Instant, timeout};
 use super::{Event, Odd, Reason, State, Store, table};
 use crate::{backoff::Backoff, key::Key, logs};
 
-/// Small pages: the answer is held as text, decoded and stored at the same time.
-const PAGE: u32 = 50;
 /// How long a request may take to be answered.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// The server ends a watch after this time.
@@ -53,6 +51,8 @@ impl Default for Selection {
 
 /// Where the objects of a kind come from.
 pub trait Source: Send + Sync {
+    /// How many are listed at a time. The answer is held as text, decoded and stored at the same time.
+    const PAGE: u32;
     /// What arrives.
     type Object: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static;
 
@@ -75,6 +75,7 @@ impl<W> Source for Api<W>
 where
     W: Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
+    const PAGE: u32 = 50;
     type Object = W;
 
     fn list(&self, params: &ListParams) -> impl Future<Output = kube::Result<ObjectList<W>>> + Send {
@@ -94,6 +95,7 @@ impl<W> Source for Metadata<W>
 where
     W: Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
+    const PAGE: u32 = 250;
     type Object = PartialObjectMeta<W>;
 
     fn list(&self, params: &ListParams) -> impl Future<Output = kube::Result<ObjectList<Self::Object>>> + Send {
@@ -188,7 +190,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         let mut params = ListParams {
             label_selector: selection.labels.clone(),
             field_selector: selection.fields.clone(),
-            limit: Some(PAGE),
+            limit: Some(S::PAGE),
             ..ListParams::default()
         };
         loop {
