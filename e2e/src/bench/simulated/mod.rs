@@ -13,11 +13,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
 use fleet_api::{annotations, conditions};
+use fleet_core::session::backoff::Backoff;
 use fleet_proto::convert::{
     Hello, HubMessage, MemberMessage, Outcome, Properties, PropertyValue, ResourceUsage, Status,
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -291,15 +292,17 @@ struct Member {
 }
 
 impl Member {
-    /// Its life: sessions, and waits between them that grow and are jittered as a real agent's.
+    /// Its life: sessions, and waits between them that grow as a real agent's.
     async fn live(self) {
         let (name, board) = (&self.name, &self.board);
-        let mut failures = 0;
+        let mut backoff = Backoff::default();
+        let period = SignedDuration::try_from(HEARTBEAT).unwrap_or(SignedDuration::MAX);
         loop {
             let ended = self.session().await;
-            let connected = board.seat(name, |seat| seat.connected);
-            failures = if connected { 1 } else { failures + 1 };
-            let own = Duration::from_millis(200 << failures.min(6)).mul_f64(0.5 + 0.5 * fastrand::f64());
+            if board.seat(name, |seat| seat.connected) {
+                backoff.succeeded();
+            }
+            let own = backoff.failed(false, period, fastrand::f64()).unsigned_abs();
             let wait = match ended {
                 Ok(retry_after) => {
                     board.ends(name, "the hub closed the session");
