@@ -26,6 +26,7 @@ use anyhow::Result;
 use futures::FutureExt as _;
 
 use crate::fleet::Fleet;
+use crate::process::State;
 pub use context::{Ctx, Made};
 
 /// Whether failed scenarios stay for somebody to look at (`FLEET_KEEP=1`).
@@ -75,10 +76,39 @@ where
     eprintln!("{}", wreck::describe(&ctx).await);
     if keep_wrecks() {
         eprintln!("FLEET_KEEP is set: the objects of {} stay", ctx.prefix());
-    } else if let Err(error) = ctx.clean_up().await {
-        eprintln!("cleaning up failed: {error:#}");
+    } else {
+        let mended = mend(ctx.fleet()).await;
+        if let Err(error) = mended.and(ctx.clean_up().await) {
+            eprintln!("cleaning up failed: {error:#}");
+        }
     }
     Err(why)
+}
+
+/// Sets the fleet's own processes going again that a failed scenario left dead or frozen: one failure shall not become those
+/// of all scenarios after it.
+async fn mend(fleet: &Fleet) -> Result<()> {
+    // What others need comes first.
+    const OWN: [&str; 7] = [
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kwok",
+        "hub-agent",
+        "member-agent",
+    ];
+    let rank = |name: &str| OWN.iter().position(|own| name.rsplit('/').next() == Some(own));
+    let mut processes = fleet.status().await?;
+    processes.sort_by_key(|process| rank(&process.name));
+    for process in processes.into_iter().filter(|process| rank(&process.name).is_some()) {
+        match process.state {
+            State::Running { .. } => {}
+            State::Paused { .. } => fleet.resume(&process.name).await?,
+            State::Stopped | State::Died { .. } => fleet.start_again(&process.name).await?,
+        }
+    }
+    Ok(())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
