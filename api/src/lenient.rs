@@ -3,8 +3,13 @@
 //! One odd field must not cost us the object around it: `null` stands for "not set", also where a list, a map, a time
 //! or a field with a default is expected. (`Option` fields do this by themselves.)
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::{
+    api::resource::Quantity,
+    apis::meta::v1::{Condition, Time},
+};
 use serde::{Deserialize, Deserializer};
 
 /// `null` is the type's default.
@@ -14,6 +19,25 @@ where
     T: Deserialize<'de> + Default,
 {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Amounts by name. The API server takes numbers for them too, and gives them back as it got them.
+pub(crate) fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Quantity>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Amount {
+        Text(String),
+        Number(serde_json::Number),
+    }
+    let amounts = Option::<BTreeMap<String, Amount>>::deserialize(deserializer)?.unwrap_or_default();
+    let quantity = |amount| match amount {
+        Amount::Text(text) => Quantity(text),
+        Amount::Number(number) => Quantity(number.to_string()),
+    };
+    Ok(amounts
+        .into_iter()
+        .map(|(name, amount)| (name, quantity(amount)))
+        .collect())
 }
 
 /// The time of something whose time nobody wrote down.

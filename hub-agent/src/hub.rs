@@ -151,6 +151,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         namespace,
         results: membership::Results::new(&metrics),
         measures: Measures::new(&metrics),
+        cycles: crate::scheduler::Measures::new(&metrics),
     };
     let leader = Arc::new(leader);
     tasks.spawn(
@@ -230,6 +231,7 @@ struct Leader {
     namespace: String,
     results: membership::Results,
     measures: Measures,
+    cycles: crate::scheduler::Measures,
 }
 
 impl Leader {
@@ -305,6 +307,7 @@ impl Leader {
             user: UserResources::new(self.client.clone(), settings.rules.apis.clone()),
             writer: self.writer(field_managers::HUB_AGENT),
             events: self.events.clone(),
+            cycles: self.cycles.clone(),
             clock: self.clock.clone(),
             settings,
         };
@@ -314,10 +317,6 @@ impl Leader {
             namespaced: self.placements.namespaced.clone(),
             writer: self.writer(field_managers::OVERRIDE),
         };
-        // Renders need to know which kinds have namespaces; a hub that does not answer is asked again when one is made.
-        if let Err(error) = shared.user.discover().await {
-            tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
-        }
         let cluster = Placing::new(self.placements.cluster.clone(), shared.clone());
         let namespaced = async {
             if self.namespaced {
@@ -325,17 +324,25 @@ impl Leader {
                 placement::run(context, self.measures.clone(), stop.clone()).await;
             }
         };
-        tokio::join!(
-            placement::run(cluster, self.measures.clone(), stop.clone()),
-            namespaced,
-            overrides::run(overrides, self.measures.clone(), stop.clone()),
-            async {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = shared.user.follow_kinds() => {}
-                }
-            },
-        );
+        let pipelines = async {
+            // Renders need to know which kinds have namespaces: without that, overrides of the others would be taken off.
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = shared.user.discovered() => {}
+            }
+            tokio::join!(
+                placement::run(cluster, self.measures.clone(), stop.clone()),
+                namespaced,
+                overrides::run(overrides, self.measures.clone(), stop.clone()),
+            );
+        };
+        let follow = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = shared.user.follow_kinds() => {}
+            }
+        };
+        tokio::join!(pipelines, follow);
         shared.user.stop();
     }
 }

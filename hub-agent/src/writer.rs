@@ -12,6 +12,7 @@ use fleet_api::{guard, patch, raw::RawJson};
 use fleet_runtime::{
     Key,
     cache::Store,
+    client::answered,
     writes::{Lane, Target, Writes},
 };
 use http::Request;
@@ -268,26 +269,34 @@ impl Writer {
         self.manager
     }
 
-    /// Deletes an object if it is still the one with this uid. True if a request was sent and answered.
+    /// Deletes an object if it is still the one with this uid, and if asked for only as one that `only` holds for. True
+    /// if a request was sent and answered.
     pub(crate) async fn delete<K: Written>(
         &self,
         store: &Store<K>,
         key: &Key,
         group: &Key,
         uid: Option<&str>,
+        only: Option<fn(&K) -> bool>,
     ) -> Result<bool, WriteError> {
-        let params = DeleteParams {
-            preconditions: uid.map(|uid| Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
-            }),
-            ..DeleteParams::background()
-        };
+        let mut based_on = None;
         let mut request = || {
             // Nothing that is going or gone by now is deleted again.
-            store
-                .get(key)
-                .filter(|found| found.meta().deletion_timestamp.is_none())?;
+            let found = store.get(key)?;
+            let meta = found.meta();
+            if meta.deletion_timestamp.is_some() || only.is_some_and(|holds| !holds(&found)) {
+                return None;
+            }
+            based_on = meta.resource_version.clone().filter(|_| only.is_some());
+            let preconditions = Preconditions {
+                uid: uid.map(ToOwned::to_owned),
+                resource_version: based_on.clone(),
+            };
+            let given = preconditions.uid.is_some() || preconditions.resource_version.is_some();
+            let params = DeleteParams {
+                preconditions: given.then_some(preconditions),
+                ..DeleteParams::background()
+            };
             let request = path::<K>(key).delete(key.name(), &params);
             Some(request.map_err(kube::Error::BuildRequest))
         };
@@ -304,7 +313,13 @@ impl Writer {
                 Ok(true)
             }
             Some(Err(source)) if is_not_found(&source) => Ok(true),
-            Some(Err(source)) => Err(failed::<K>("delete", key, source)),
+            Some(Err(source)) => {
+                let error = failed::<K>("delete", key, source);
+                if error.is_conflict() && based_on.is_some() {
+                    let _ = tokio::time::timeout(CATCH_UP, past(store, key, based_on)).await;
+                }
+                Err(error)
+            }
         }
     }
 
@@ -335,8 +350,7 @@ impl Writer {
         let request = path::<K>(key)
             .get(key.name(), &GetParams::default())
             .map_err(kube::Error::BuildRequest);
-        let answer = async { self.client.request_text(request?).await };
-        match answer.await {
+        match answered(async { self.client.request_text(request?).await }).await {
             Ok(_) => Ok(true),
             Err(source) if is_not_found(&source) => Ok(false),
             Err(source) => Err(failed::<K>("read", key, source)),

@@ -25,6 +25,17 @@ use crate::options::ClientArgs;
 /// Long enough for a busy node, short enough that a lease can be renewed by a second try.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a read may take. Who waits for ever holds what waits behind him.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A peer that is gone without a word is noticed within a minute: from then on it is asked every few seconds.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_RETRIES: u32 = 3;
+
+/// Idle connections for the next burst of requests; more would be held for a minute and a half after each.
+const IDLE_MAX: usize = 16;
+
 /// What a connection may hold for what it reads. It would grow with what was read once, to 400 KiB for each of a hundred
 /// watches.
 const BUFFER_MAX: usize = 32 * 1024;
@@ -101,7 +112,24 @@ pub fn tcp() -> HttpConnector {
     tcp.enforce_http(false);
     // A request of several segments must not wait for the acknowledgement of the first.
     tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    tcp.set_keepalive_interval(Some(KEEP_ALIVE_INTERVAL));
+    tcp.set_keepalive_retries(Some(KEEP_ALIVE_RETRIES));
     tcp
+}
+
+/// A read that ends, one way or the other.
+///
+/// # Errors
+/// Those of the read, and that there was no answer.
+pub async fn answered<T>(read: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    let late = || {
+        let error = format!("the API server did not answer within {} s", ANSWER_TIMEOUT.as_secs());
+        kube::Error::Service(error.into())
+    };
+    tokio::time::timeout(ANSWER_TIMEOUT, read)
+        .await
+        .unwrap_or_else(|_| Err(late()))
 }
 
 /// Connections to an API server. One counts as made when TLS is spoken.
@@ -116,6 +144,7 @@ where
     connector.set_connect_timeout(Some(timeout));
     legacy::Builder::new(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
+        .pool_max_idle_per_host(IDLE_MAX)
         .http1_max_buf_size(BUFFER_MAX)
         .build(connector)
 }

@@ -62,7 +62,7 @@ pub struct ResourceUsage {
     /// What all nodes have together.
     #[serde(
         default,
-        deserialize_with = "lenient::null_as_default",
+        deserialize_with = "lenient::quantities",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     #[schemars(with = "schema::ResourceList")]
@@ -70,7 +70,7 @@ pub struct ResourceUsage {
     /// What all nodes have for pods, after what the nodes themselves need.
     #[serde(
         default,
-        deserialize_with = "lenient::null_as_default",
+        deserialize_with = "lenient::quantities",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     #[schemars(with = "schema::ResourceList")]
@@ -78,7 +78,7 @@ pub struct ResourceUsage {
     /// What is left for further pods.
     #[serde(
         default,
-        deserialize_with = "lenient::null_as_default",
+        deserialize_with = "lenient::quantities",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     #[schemars(with = "schema::ResourceList")]

@@ -158,6 +158,21 @@ impl<'a> Cluster<'a> {
             ineligible_from,
         }
     }
+
+    /// A cluster whose object exists and cannot be read: it gets nothing new, and what it has is not taken from it.
+    pub fn unread(name: &'a str) -> Self {
+        Self {
+            name,
+            leaving: false,
+            labels: &NO_LABELS,
+            taints: &[],
+            properties: &NO_PROPERTIES,
+            usage: None,
+            namespaces: Namespaces::Unknown,
+            ineligible: Some(Ineligible::NotOnline),
+            ineligible_from: None,
+        }
+    }
 }
 
 impl<'a> Binding<'a> {

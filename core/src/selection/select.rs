@@ -182,6 +182,10 @@ impl Run<'_> {
         if !info.synced {
             return Err(Error::NotSynced { resource });
         }
+        // A Service takes the Endpoints of its name.
+        if let Some(services) = services(selector) {
+            self.check_synced(&services.group, &services.version, &services.kind)?;
+        }
         let objects = self.matching(selector, namespace)?;
         Ok(objects.into_iter().map(|object| object.id.clone()).collect())
     }
@@ -219,6 +223,18 @@ impl Run<'_> {
             .any(|service| service.id.name == name)
     }
 
+    /// What is not known to be complete proves nothing: an object that is left out would be deleted on members.
+    fn check_synced(&self, group: &str, version: &str, kind: &str) -> Result<(), Error> {
+        match self.hub.kind(group, version, kind) {
+            Some(info) if info.synced => Ok(()),
+            info => {
+                let plural = info.map_or_else(|| format!("{}s", kind.to_lowercase()), |info| info.plural);
+                let resource = resource(group, version, &plural);
+                Err(Error::NotSynced { resource })
+            }
+        }
+    }
+
     fn namespaces(&self, selector: &ResourceSelector) -> Result<Vec<ObjectId>, Error> {
         let forbidden = |name: &str| InvalidSelection::ForbiddenNamespace {
             placement: self.placement.name().into(),
@@ -231,6 +247,7 @@ impl Run<'_> {
         {
             return Err(forbidden(&selector.name).into());
         }
+        self.check_synced(&selector.group, &selector.version, &selector.kind)?;
         let mut found = Vec::new();
         for namespace in self.matching(selector, None)? {
             let name = namespace.id.name.as_str();
@@ -256,6 +273,7 @@ impl Run<'_> {
         let none = || InvalidSelection::NoNamespace {
             placement: self.placement.name().into(),
         };
+        self.check_synced(&selector.group, &selector.version, &selector.kind)?;
         let found = self.matching(selector, None)?;
         match found.as_slice() {
             [one] if !is_forbidden(&one.id.name, self.rules) => Ok(one.id.name.clone()),
@@ -269,11 +287,7 @@ impl Run<'_> {
             if !self.rules.apis.is_enabled(&group, &version, &kind) {
                 continue;
             }
-            if let Some(info) = self.hub.kind(&group, &version, &kind).filter(|info| !info.synced) {
-                return Err(Error::NotSynced {
-                    resource: resource(&group, &version, &info.plural),
-                });
-            }
+            self.check_synced(&group, &version, &kind)?;
             let objects = self.hub.objects(&group, &version, &kind, Some(namespace));
             found.extend(
                 objects

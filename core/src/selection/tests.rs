@@ -11,6 +11,7 @@ use super::*;
 struct ToyHub {
     objects: Vec<Object>,
     unsynced: Option<&'static str>,
+    unknown: Option<&'static str>,
 }
 
 impl Hub for ToyHub {
@@ -18,7 +19,7 @@ impl Hub for ToyHub {
         let cluster_scoped = matches!(kind, "Namespace" | "ClusterRole");
         let known = cluster_scoped || self.namespaced_kinds().iter().any(|(g, _, k)| g == group && k == kind);
         let plural = format!("{}s", kind.to_lowercase());
-        known.then(|| KindInfo {
+        (known && self.unknown != Some(kind)).then(|| KindInfo {
             plural,
             cluster_scoped,
             synced: self.unsynced != Some(kind),
@@ -74,6 +75,7 @@ fn hub(paths: &[&str]) -> ToyHub {
     ToyHub {
         objects: paths.iter().map(|path| object(path)).collect(),
         unsynced: None,
+        unknown: None,
     }
 }
 
@@ -308,6 +310,49 @@ fn kinds_that_cannot_be_placed_and_kinds_not_yet_known() {
     assert_eq!(
         selected(&list, &hub).unwrap_err(),
         "informer cache for /v1, Resource=secrets is not synced yet"
+    );
+}
+
+#[test]
+fn namespaces_that_are_not_listed_yet_are_not_taken_for_gone() {
+    let mut hub = hub(&["/ConfigMap/app/a"]);
+    hub.unsynced = Some("Namespace");
+    let inside = json!({ "group": "", "version": "v1", "kind": "ConfigMap" });
+    for list in [
+        json!([namespace("app", "NamespaceWithResources")]),
+        json!([namespace("app", "NamespaceOnly")]),
+        json!([{ "group": "", "version": "v1", "kind": "Namespace", "labelSelector": {} }]),
+        json!([namespace("app", "NamespaceWithResourceSelectors"), inside]),
+    ] {
+        assert_eq!(
+            selected(&list, &hub).unwrap_err(),
+            "informer cache for /v1, Resource=namespaces is not synced yet",
+            "{list}"
+        );
+    }
+}
+
+#[test]
+fn a_kind_that_nothing_is_known_of_is_not_left_out_of_a_namespace() {
+    let mut hub = hub(&["/Namespace//app"]);
+    hub.unknown = Some("Widget");
+    assert_eq!(
+        selected(&json!([namespace("app", "NamespaceWithResources")]), &hub).unwrap_err(),
+        "informer cache for example.com/v1, Resource=widgets is not synced yet"
+    );
+}
+
+#[test]
+fn endpoints_wait_for_the_services_that_may_take_them() {
+    let mut hub = hub(&["/Namespace//app", "/Endpoints/app/web"]);
+    hub.unsynced = Some("Service");
+    let list = json!([
+        namespace("app", "NamespaceWithResourceSelectors"),
+        { "group": "", "version": "v1", "kind": "Endpoints" },
+    ]);
+    assert_eq!(
+        selected(&list, &hub).unwrap_err(),
+        "informer cache for /v1, Resource=services is not synced yet"
     );
 }
 

@@ -153,7 +153,7 @@ async fn delete(ctx: &Context, member: &Key) -> Result<(), Error> {
         return Ok(());
     };
     let uid = ours.metadata.uid.as_deref();
-    if ctx.writer.delete(&ctx.profiles, &key, member, uid).await? {
+    if ctx.writer.delete(&ctx.profiles, &key, member, uid, None).await? {
         tracing::info!(member = %member, "Removed the cluster profile");
     }
     Ok(())

@@ -7,7 +7,7 @@ use fleet_api::{
     raw::RawJson,
 };
 use fleet_core::membership::join::{Step, World, plan};
-use fleet_runtime::{Key, logs, queue::Next};
+use fleet_runtime::{Key, client::answered, logs, queue::Next};
 use futures::future::join_all;
 use k8s_openapi::api::{
     core::v1::Namespace,
@@ -109,7 +109,7 @@ async fn carry_out(
         if done.contains(&Done::NamespaceThere) && live_namespace.is_none() {
             let name = ClusterName::new(key.name()).map(|c| c.namespace()).unwrap_or_default();
             let namespaces = Api::<Namespace>::all(ctx.client.clone());
-            let live = namespaces.get_opt(&name).await;
+            let live = answered(namespaces.get_opt(&name)).await;
             let live = live.map_err(|source| Error::Read {
                 kind: "Namespace",
                 name,
@@ -169,7 +169,7 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
         }
         Step::ReplaceRoleBinding(binding) => {
             let (object, make) = (Key::of(binding.as_ref()), || Some(raw(binding.as_ref())));
-            writer.delete(&caches.role_bindings, &object, key, None).await?;
+            writer.delete(&caches.role_bindings, &object, key, None, None).await?;
             writer.apply(&caches.role_bindings, &object, key, make).await?;
         }
         Step::CreateInternal(imc) => {

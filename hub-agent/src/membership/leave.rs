@@ -7,7 +7,7 @@ use fleet_api::{
     names::ClusterName,
 };
 use fleet_core::membership::leave::{Action, World, plan};
-use fleet_runtime::{Key, queue::Next};
+use fleet_runtime::{Key, client::answered, queue::Next};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::json;
@@ -65,7 +65,7 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
             works::release_all(ctx, key, &name).await?;
             let (store, uid) = (&ctx.caches.namespaces, namespace.and_then(|n| n.metadata.uid.clone()));
             let namespace = Key::cluster(name);
-            ctx.writer.delete(store, &namespace, key, uid.as_deref()).await?;
+            ctx.writer.delete(store, &namespace, key, uid.as_deref(), None).await?;
         }
         Action::AskToLeave { spec, since } => {
             let annotations = [(LEAVE_SINCE.to_owned(), since.to_string())].into();
@@ -88,7 +88,7 @@ async fn is_gone(ctx: &Context, key: &Key, mc: &MemberCluster, name: &str) -> Re
     if ctx.seen.lock().get(key).is_some_and(|seen| seen.namespace_going) {
         return Ok(true);
     }
-    let live = Api::<Namespace>::all(ctx.client.clone()).get_opt(name).await;
+    let live = answered(Api::<Namespace>::all(ctx.client.clone()).get_opt(name)).await;
     let live = live.map_err(|source| Error::Read {
         kind: "Namespace",
         name: name.to_owned(),

@@ -23,7 +23,7 @@ use fleet_runtime::{
     health::Health,
     shutdown::Tasks,
 };
-use kube::{Client, Resource as _, ResourceExt as _};
+use kube::{Client, Resource, ResourceExt as _};
 
 pub(crate) use self::snapshots::{Context, run};
 use crate::cache::family::watched;
@@ -86,8 +86,11 @@ impl OverrideStores {
             return vec![Ok(Lists::default()); clusters.len()];
         }
         let candidates = Candidates::new(resources, cluster_scoped);
-        let wide: Vec<&Arc<ClusterResourceOverrideSnapshot>> = current(wide.iter().map(|s| (s.meta(), s)));
-        let narrow: Vec<&Arc<ResourceOverrideSnapshot>> = current(narrow.iter().map(|s| (s.meta(), s)));
+        // While an override is deleted its snapshots go one by one, and an old one must not count in between.
+        let wide_live = wide.iter().filter(|s| is_live(&self.cluster_wide, &***s));
+        let wide: Vec<&Arc<ClusterResourceOverrideSnapshot>> = current(wide_live.map(|s| (s.meta(), s)));
+        let narrow_live = narrow.iter().filter(|s| is_live(&self.namespaced, &***s));
+        let narrow: Vec<&Arc<ResourceOverrideSnapshot>> = current(narrow_live.map(|s| (s.meta(), s)));
         let names: Vec<_> = narrow
             .iter()
             .map(|s| (s.namespace().unwrap_or_default(), s.name_any()))
@@ -108,4 +111,15 @@ impl OverrideStores {
         let on = |cluster| chosen.on(cluster).map_err(|bad| bad.to_string());
         clusters.iter().map(on).collect()
     }
+}
+
+/// Whether the override of a snapshot is there to stay, also as one that cannot be read.
+fn is_live<O: Resource + Send + Sync + 'static>(overrides: &Store<O>, snapshot: &impl Resource) -> bool {
+    snapshots::parents(snapshot).first().is_some_and(|parent| {
+        let found = overrides.get(parent);
+        found.map_or_else(
+            || overrides.is_odd(parent),
+            |found| found.meta().deletion_timestamp.is_none(),
+        )
+    })
 }

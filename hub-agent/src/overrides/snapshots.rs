@@ -257,7 +257,7 @@ async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
     for name in changes.delete {
         let own = beside(key, &name);
         let uid = snapshots.get(&own).and_then(|snapshot| snapshot.uid());
-        ctx.writer.delete(snapshots, &own, key, uid.as_deref()).await?;
+        ctx.writer.delete(snapshots, &own, key, uid.as_deref(), None).await?;
     }
     Ok(Next::Wait)
 }

@@ -50,9 +50,9 @@ impl<T: PartialEq> Ahead<T> {
         entry.map(|entry| entry.status.clone())
     }
 
-    /// It has it, or will not get it.
-    pub(crate) fn remove(&self, key: &Key) {
-        self.0.lock().remove(key);
+    /// It has it, or will not get it. Whether it was about to.
+    pub(crate) fn remove(&self, key: &Key) -> bool {
+        self.0.lock().remove(key).is_some()
     }
 }
 

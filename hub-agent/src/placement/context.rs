@@ -72,6 +72,7 @@ pub(crate) struct Shared {
     pub(crate) user: UserResources,
     pub(crate) writer: Writer,
     pub(crate) events: Recorder,
+    pub(crate) cycles: crate::scheduler::Measures,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
 }
@@ -189,13 +190,21 @@ impl<S: Scope> Context<S> {
         resources.filter_map(|text| ObjectId::of(text).ok()).collect()
     }
 
-    /// What is placed now.
+    /// What is placed now: the content of the newest group, whether or not it is labelled latest at the moment.
     pub(crate) fn placed(&self, placement: &Key) -> Vec<ObjectId> {
-        let master = self.latest_master(placement);
-        let index = master.and_then(|master| master.labels().get(labels::RESOURCE_INDEX).cloned());
-        index
-            .map(|index| self.group_content(placement, &index))
+        let all = self.family.snapshots_of.get(placement);
+        let index = |s: &Arc<S::ResourceSnapshot>| s.labels().get(labels::RESOURCE_INDEX)?.parse::<u64>().ok();
+        all.iter()
+            .filter_map(index)
+            .max()
+            .map(|index| self.group_content(placement, &index.to_string()))
             .unwrap_or_default()
+    }
+
+    /// Whether there is such a cluster, even one whose object cannot be read: what is placed on it must stay.
+    pub(crate) fn knows_cluster(&self, name: &str) -> bool {
+        let (key, members) = (Key::cluster(name), &self.shared.members);
+        members.get(&key).is_some() || members.is_odd(&key)
     }
 
     /// The status that a binding is about to get, if that is not stored yet.

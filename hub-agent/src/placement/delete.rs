@@ -8,7 +8,7 @@ use fleet_runtime::{Key, queue::Next};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::context::{Context, Error};
+use super::context::{Context, Error, key_of};
 use crate::writer::Part;
 
 const OURS: [&str; 2] = [finalizers::PLACEMENT, finalizers::SCHEDULER];
@@ -20,12 +20,15 @@ pub(crate) async fn delete<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S:
         return Ok(Next::Wait);
     }
     let (writer, namespace) = (&ctx.shared.writer, key.namespace());
-    let selector = format!("{}={}", labels::PARENT_PLACEMENT, key.name());
-    tokio::try_join!(
-        writer.delete_all::<S::Binding>(namespace, &selector, key),
-        writer.delete_all::<S::PolicySnapshot>(namespace, &selector, key),
-        writer.delete_all::<S::ResourceSnapshot>(namespace, &selector, key),
-    )?;
+    // A name that is too long for a label has nothing, and asking for it would be refused.
+    if key_of(key).is_ok() {
+        let selector = format!("{}={}", labels::PARENT_PLACEMENT, key.name());
+        tokio::try_join!(
+            writer.delete_all::<S::Binding>(namespace, &selector, key),
+            writer.delete_all::<S::PolicySnapshot>(namespace, &selector, key),
+            writer.delete_all::<S::ResourceSnapshot>(namespace, &selector, key),
+        )?;
+    }
     let patch = |placement: &S::Placement| {
         let rest: Vec<_> = placement.finalizers().iter().filter(|held| !ours(held)).collect();
         (rest.len() < placement.finalizers().len()).then(|| json!({ "metadata": { "finalizers": rest } }))

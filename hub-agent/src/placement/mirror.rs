@@ -148,7 +148,7 @@ async fn put<S: Scope>(
     // Left behind by somebody who moved or copied it: nobody keeps it true.
     for stray in owned(ctx, key, placement).iter().filter(|stray| *stray != copy) {
         let uid = store.get(stray).and_then(|found| found.uid());
-        writer.delete(store, stray, key, uid.as_deref()).await?;
+        writer.delete(store, stray, key, uid.as_deref(), None).await?;
     }
     let wanted = ClusterResourcePlacementStatus {
         metadata: ObjectMeta {

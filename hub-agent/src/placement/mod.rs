@@ -40,7 +40,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::context::{Context, Error, Judged, Selected};
+use self::context::{Context, Error, Judged, Selected, key_of};
 pub(crate) use self::delete::delete;
 use crate::{cache::family::parent, cache::user::Touched, rollout, scheduler, work, writer::Part};
 
@@ -236,7 +236,9 @@ fn forget<S: Scope>(ctx: &Context<S>, key: &Key) {
     ctx.selections.lock().remove(key);
     ctx.told.forget(key);
     ctx.shared.user.release(&(Context::<S>::scope(), key.clone()));
-    if ctx.family.placements.get(key).is_some() {
+    if ctx.family.placements.get(key).is_none() {
+        work::forget(ctx, key);
+    } else {
         // One queue does both scheduling and its end, so that no binding is made behind the deletion's back.
         ctx.queues.schedule.add(key.clone());
     }
@@ -248,6 +250,8 @@ async fn place<S: Scope>(
     key: &Key,
     placement: &S::Placement,
 ) -> Result<(Next, Option<String>), Error> {
+    // A name that is too long for a label: nothing could be found again, so nothing is made, not even a finalizer.
+    key_of(key).map_err(|error| Error::Held(error.to_string()))?;
     // Before the objects are looked at, so that no change falls in between.
     let selectors = &placement.spec().resource_selectors;
     ctx.interests.lock().set(key, key.namespace(), selectors);

@@ -290,7 +290,10 @@ async fn delete<S: Scope, K: SpecKind>(
     for name in names {
         let key = beside(placement, name);
         let uid = store.get(&key).and_then(|object| object.uid());
-        ctx.shared.writer.delete(store, &key, placement, uid.as_deref()).await?;
+        ctx.shared
+            .writer
+            .delete(store, &key, placement, uid.as_deref(), None)
+            .await?;
     }
     Ok(())
 }

@@ -46,7 +46,15 @@ pub(crate) struct Memory(Mutex<HashMap<Key, Held>>);
 struct Held {
     since: Instant,
     why: Blocked,
-    said: bool,
+    /// The generation of the binding that it was said of: whoever changes the binding makes it worth saying again.
+    said: Option<i64>,
+}
+
+impl Memory {
+    /// Forgets a binding that is gone.
+    pub(crate) fn forget(&self, binding: &Key) {
+        self.0.lock().remove(binding);
+    }
 }
 
 /// What a binding should become.
@@ -108,6 +116,9 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
 pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
     let placement = ctx.family.placements.get(key);
     let Some(placement) = placement.filter(|p| p.meta().deletion_timestamp.is_none()) else {
+        for binding in ctx.family.bindings_of.keys(key) {
+            ctx.rollout.forget(&binding);
+        }
         return Ok(Next::Wait);
     };
     let bindings = ctx.family.bindings_of.get(key);
@@ -127,7 +138,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
                 snapshot: latest.snapshot.as_deref(),
                 overrides: lists.as_ref().map_err(String::as_str),
                 apply_strategy: &apply,
-                cluster_exists: latest.clusters.contains_key(binding.spec().target_cluster.as_str()),
+                cluster_exists: ctx.knows_cluster(&binding.spec().target_cluster),
             };
             Member::of(
                 binding.meta(),
@@ -193,40 +204,44 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
 async fn hold<S: Scope>(ctx: &Context<S>, key: &Key, plan: &core::Plan) -> Result<Option<Instant>, Error> {
     let now = Instant::now();
     let (mut due, mut later) = (Vec::new(), None);
-    {
+    for binding in ctx.family.bindings_of.get(key) {
+        let (name, generation) = (Key::of(&*binding), binding.meta().generation.unwrap_or_default());
         let mut held = ctx.rollout.0.lock();
-        for binding in ctx.family.bindings_of.keys(key) {
-            let Some(Action::Hold(why)) = plan.steps.get(binding.name()).map(|step| &step.action) else {
-                held.remove(&binding);
-                continue;
-            };
-            let entry = held.entry(binding.clone()).or_insert_with(|| Held {
-                since: now,
-                why: why.clone(),
-                said: false,
-            });
-            if !entry.why.same_kind(why) {
-                (entry.why, entry.said) = (why.clone(), false);
-            }
-            let at = entry.since + HOLD_AFTER;
-            if entry.said {
-                continue;
-            }
-            if at <= now {
-                entry.said = true;
-                due.push((binding, why.clone()));
-            } else {
-                later = Some(later.map_or(at, |other: Instant| other.min(at)));
-            }
+        let Some(Action::Hold(why)) = plan.steps.get(name.name()).map(|step| &step.action) else {
+            held.remove(&name);
+            continue;
+        };
+        let entry = held.entry(name.clone()).or_insert_with(|| Held {
+            since: now,
+            why: why.clone(),
+            said: None,
+        });
+        if !entry.why.same_kind(why) {
+            (entry.why, entry.said) = (why.clone(), None);
+        }
+        let at = entry.since + HOLD_AFTER;
+        if entry.said == Some(generation) {
+            continue;
+        }
+        if at <= now {
+            due.push((name, generation, why.clone()));
+        } else {
+            later = Some(later.map_or(at, |other: Instant| other.min(at)));
         }
     }
-    for (binding, why) in due {
-        if let Err(error) = write::held(ctx, key, &binding, &why).await {
-            ctx.rollout.0.lock().remove(&binding);
-            return Err(error);
+    let mut outcome = Ok(later);
+    for (binding, generation, why) in due {
+        match write::held(ctx, key, &binding, &why).await {
+            Ok(()) => {
+                if let Some(entry) = ctx.rollout.0.lock().get_mut(&binding) {
+                    entry.said = Some(generation);
+                }
+            }
+            // The others are told all the same.
+            Err(error) => outcome = Err(error),
         }
     }
-    Ok(later)
+    outcome
 }
 
 /// Tells the work generator that a binding's rollout has started, for the generation that it has.
@@ -276,58 +291,50 @@ struct Latest {
     snapshot: Option<String>,
     /// For each binding, in order.
     lists: Vec<Result<Lists, String>>,
-    /// The labels of the clusters that exist.
-    clusters: HashMap<String, BTreeMap<String, String>>,
 }
 
 impl Latest {
     fn find<S: Scope>(ctx: &Context<S>, key: &Key, bindings: &[Arc<S::Binding>]) -> Result<Self, Error> {
-        let name = key_of(key)?;
-        let clusters: HashMap<String, BTreeMap<String, String>> = bindings
+        let (name, all) = (key_of(key)?, ctx.family.snapshots_of.get(key));
+        let master = ctx.latest_master(key);
+        let group = master
+            .as_ref()
+            .and_then(|master| Group::collect(&name, stored(master), all.iter().map(stored)).ok());
+        let (Some(master), Some(group)) = (&master, group) else {
+            // There is none yet, or its other parts are on their way.
+            return Ok(Self {
+                snapshot: None,
+                lists: vec![Ok(Lists::default()); bindings.len()],
+            });
+        };
+        let members: Vec<_> = bindings
             .iter()
-            .filter_map(|binding| {
-                let cluster = binding.spec().target_cluster.as_str();
-                let member = ctx.shared.members.get(&Key::cluster(cluster))?;
-                Some((cluster.to_owned(), member.metadata.labels.clone().unwrap_or_default()))
+            .map(|binding| {
+                ctx.shared
+                    .members
+                    .get(&Key::cluster(binding.spec().target_cluster.as_str()))
             })
             .collect();
-        let none = || vec![Ok(Lists::default()); bindings.len()];
-        let Some(master) = ctx.latest_master(key) else {
-            let lists = none();
-            return Ok(Self {
-                snapshot: None,
-                lists,
-                clusters,
-            });
-        };
-        let all = ctx.family.snapshots_of.get(key);
-        let Ok(group) = Group::collect(&name, stored(&master), all.iter().map(stored)) else {
-            // Its other parts are on their way.
-            let lists = none();
-            return Ok(Self {
-                snapshot: None,
-                lists,
-                clusters,
-            });
-        };
         let empty = BTreeMap::new();
         let views: Vec<_> = bindings
             .iter()
-            .map(|binding| {
-                let cluster = binding.spec().target_cluster.as_str();
-                Cluster {
-                    name: cluster,
-                    labels: clusters.get(cluster).unwrap_or(&empty),
-                }
+            .zip(&members)
+            .map(|(binding, member)| Cluster {
+                name: binding.spec().target_cluster.as_str(),
+                labels: member.as_ref().map_or(&empty, |member| member.labels()),
             })
             .collect();
         let user = &ctx.shared.user;
         let scoped = |object: &_| user.is_cluster_scoped(object);
-        let lists = ctx.shared.overrides.lists(&name, group.resources(), &scoped, &views);
+        let mut lists = ctx.shared.overrides.lists(&name, group.resources(), &scoped, &views);
+        for (list, (view, member)) in lists.iter_mut().zip(views.iter().zip(&members)) {
+            if member.is_none() && ctx.knows_cluster(view.name) {
+                *list = Err(format!("MemberCluster {:?} cannot be read", view.name));
+            }
+        }
         Ok(Self {
             snapshot: master.meta().name.clone(),
             lists,
-            clusters,
         })
     }
 }

@@ -108,10 +108,12 @@ async fn write<S: Scope>(
 pub(super) async fn remove<S: Scope>(ctx: &Context<S>, placement: &Key, key: &Key) -> Result<(), Error> {
     let bindings = &ctx.family.bindings;
     let uid = bindings.get(key).and_then(|binding| binding.uid());
+    // Picked again meanwhile, it stays.
+    let unscheduled = |found: &S::Binding| found.spec().state == BindingState::Unscheduled;
     if ctx
         .shared
         .writer
-        .delete(bindings, key, placement, uid.as_deref())
+        .delete(bindings, key, placement, uid.as_deref(), Some(unscheduled))
         .await?
     {
         tracing::info!(binding = %key, "Started removing resources");

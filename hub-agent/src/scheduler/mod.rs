@@ -3,6 +3,7 @@
 //! Watches policy snapshots, bindings, placements and MemberClusters. Writes bindings (their existence, policy and state)
 //! and policy snapshots' status. The end of a placement is handled here too, so that one queue orders it with scheduling.
 
+mod metrics;
 mod write;
 
 use std::{
@@ -27,6 +28,8 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use self::metrics::Cycle;
+pub(crate) use self::metrics::Measures;
 use crate::{
     cache::family::parent,
     placement::{
@@ -124,6 +127,10 @@ async fn clusters<S: Scope>(ctx: &Context<S>) {
 
 #[tracing::instrument(name = "schedule", level = "error", skip_all, fields(placement = %key))]
 pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
+    ctx.shared.cycles.cycle(cycle(ctx, key)).await
+}
+
+async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
     let placement = ctx.family.placements.get(key);
     let live = placement.as_ref().filter(|p| p.meta().deletion_timestamp.is_none());
     let policy = ctx.latest_policy(key);
@@ -140,15 +147,24 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         // Whatever is left of its bindings is going; nobody decides about them any more.
         let going = bindings.iter().filter(|b| b.meta().deletion_timestamp.is_some());
         let names: Vec<_> = going.map(|binding| binding.name_any()).collect();
-        return Ok(sooner(release(ctx, key, &names).await?, look));
+        return Ok(Cycle::Done(sooner(release(ctx, key, &names).await?, look)));
     };
     let name = key_of(key)?;
-    let members = ctx.shared.members.all();
+    ctx.scheduler.left_behind.lock().remove(key);
+    // Whatever happens to clusters from here on until all is written wakes us again.
+    let interest = |fulfilled| Interest::new(policy.spec().policy.as_ref(), key.namespace(), fulfilled);
+    ctx.scheduler.watchers.lock().set(key.clone(), interest(false));
+    let (members, odd) = (ctx.shared.members.all(), ctx.shared.members.odd());
     let bindings = ctx.family.bindings_of.get(key);
-    let (plan, interest) = {
+    let (plan, fulfilled) = {
         let now = ctx.now();
         let uid = live.uid().unwrap_or_default();
-        let clusters: Vec<_> = members.iter().map(|member| Cluster::new(member, now)).collect();
+        let unread = odd.iter().filter(|odd| ctx.shared.members.get(&odd.key).is_none());
+        let clusters: Vec<_> = members
+            .iter()
+            .map(|member| Cluster::new(member, now))
+            .chain(unread.map(|odd| Cluster::unread(odd.key.name())))
+            .collect();
         let bindings: Vec<_> = bindings.iter().map(|b| Binding::new(b.meta(), b.spec())).collect();
         let world = World {
             placement: Placement { key: &name, uid: &uid },
@@ -163,37 +179,41 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
             let generation = policy.meta().generation.unwrap_or_default();
             plan.problem.is_none() && conditions::is_true(&status.conditions, Scheduled::TYPE, generation)
         });
-        (
-            plan,
-            Interest::new(policy.spec().policy.as_ref(), key.namespace(), fulfilled),
-        )
+        (plan, fulfilled)
     };
-    ctx.scheduler.watchers.lock().set(key.clone(), interest);
 
     let released = release(ctx, key, &plan.release).await?;
     write::unschedule(ctx, key, &plan.vacate).await?;
     let held = live.finalizers().iter().any(|f| f == finalizers::SCHEDULER);
     if !held && !plan.create.is_empty() {
         // Without it the placement could vanish and leave the binding behind. It is on its way, and wakes us.
-        return Ok(released);
+        return Ok(Cycle::Done(released));
     }
     write::create(ctx, key, &policy.name_any(), &plan.create).await?;
     write::patch(ctx, key, &policy.name_any(), &plan.patch).await?;
     write::unschedule(ctx, key, &plan.unschedule).await?;
-    if let Some(status) = plan.status.filter(|_| plan.status_changed) {
-        let (name, generation) = (Key::of(&*policy), policy.meta().generation.unwrap_or_default());
-        if ctx.scheduler.ahead.set(&name, generation, status.clone()).news {
-            ctx.queues.rollup.add(key.clone());
+    let (ahead, snapshot) = (&ctx.scheduler.ahead, Key::of(&*policy));
+    match plan.status.filter(|_| plan.status_changed) {
+        Some(status) => {
+            let generation = policy.meta().generation.unwrap_or_default();
+            if ahead.set(&snapshot, generation, status.clone()).news {
+                ctx.queues.rollup.add(key.clone());
+            }
+            write::status(ctx, key, &policy, &status).await?;
+            ahead.remove(&snapshot);
         }
-        write::status(ctx, key, &policy, &status).await?;
-        ctx.scheduler.ahead.remove(&name);
+        // What was decided before, and could not be written, is not decided any more.
+        None if ahead.remove(&snapshot) => ctx.queues.rollup.add(key.clone()),
+        None => {}
     }
+    ctx.scheduler.watchers.lock().set(key.clone(), interest(fulfilled));
     if let Some(problem) = &plan.problem {
         let error = problem.to_string();
         ctx.tell(live, &PlacementEvent::Held { error });
-        return Ok(sooner(released, Next::At(Instant::now() + PROBLEM_PAUSE)));
+        let next = sooner(released, Next::At(Instant::now() + PROBLEM_PAUSE));
+        return Ok(Cycle::Broken(next));
     }
-    Ok(sooner(released, ctx.next(plan.look_again)))
+    Ok(Cycle::Done(sooner(released, ctx.next(plan.look_again))))
 }
 
 /// Deletes bindings that a placement has left behind: it went by somebody's force, without our finalizer. After our own

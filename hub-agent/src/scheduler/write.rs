@@ -25,7 +25,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    cache::family::beside,
+    cache::family::{beside, parent},
     placement::context::{Context, Error},
     writer::Part,
 };
@@ -76,6 +76,17 @@ pub(super) async fn create<S: Scope>(
             .await?;
         if written.is_some() {
             tracing::info!(cluster = create.cluster, binding = %key, "Picked cluster");
+        } else if let Some(found) = ctx.family.bindings.get(&key) {
+            // Its name is derived, so this is ours from a request whose answer was lost, or somebody has changed it.
+            let (owner, cluster) = (parent(&*found), found.spec().target_cluster.as_str());
+            if owner.as_ref() != Some(placement) || cluster != create.cluster {
+                return Err(Error::Held(format!(
+                    "cannot place on cluster {:?}: binding {key} has its name and is not this placement's binding for it; \
+                     restore its label {} and its targetCluster, or delete it",
+                    create.cluster,
+                    labels::PARENT_PLACEMENT
+                )));
+            }
         }
         if (answered.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(TOGETHER) {
             ctx.queues.rollout.add(placement.clone());
@@ -101,11 +112,13 @@ pub(super) async fn patch<S: Scope>(
                 return None;
             }
             let spec = found.spec();
+            // The rollout may have bound it since; only what is picked again gets another state.
+            let state = if change.restored { &change.state } else { &spec.state };
             let current = spec.scheduling_policy_snapshot_name == policy
-                && spec.state == change.state
+                && spec.state == *state
                 && spec.cluster_decision == change.decision;
             let mut patch = json!({ "spec": {
-                "state": change.state,
+                "state": state,
                 "schedulingPolicySnapshotName": policy,
                 "clusterDecision": change.decision,
             } });
@@ -130,7 +143,7 @@ pub(super) async fn unschedule<S: Scope>(ctx: &Context<S>, placement: &Key, list
             let stays = found.meta().deletion_timestamp.is_none() && found.spec().state != BindingState::Unscheduled;
             stays.then(|| {
                 json!({
-                    "metadata": { "annotations": { annotations::PREVIOUS_BINDING_STATE: gone.previous } },
+                    "metadata": { "annotations": { annotations::PREVIOUS_BINDING_STATE: found.spec().state } },
                     "spec": { "state": BindingState::Unscheduled },
                 })
             })

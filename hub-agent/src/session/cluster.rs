@@ -27,6 +27,7 @@ use fleet_core::{
 use fleet_runtime::{
     Key,
     backoff::Backoff,
+    client::answered,
     writes::{Lane, Target},
 };
 use jiff::Timestamp;
@@ -225,10 +226,8 @@ impl Cluster {
     async fn read(&self) -> Result<Arc<InternalMemberCluster>, Failure> {
         let api: Api<InternalMemberCluster> =
             Api::namespaced(self.shared.deps.client.clone(), &self.live.cluster.namespace());
-        let read = tokio::time::timeout(Duration::from_secs(30), api.get(self.live.cluster.as_str())).await;
-        let imc = read
-            .map_err(|_| Failure::Unavailable("the API server did not answer".into()))?
-            .map_err(|error| Failure::of(&error))?;
+        let read = answered(api.get(self.live.cluster.as_str())).await;
+        let imc = read.map_err(|error| Failure::of(&error))?;
         Ok(self.shared.deps.internals.wrote(imc))
     }
 

@@ -1,6 +1,6 @@
 //! A report about a Work, written into its status.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fleet_api::placement::WorkStatus;
 use fleet_core::session::{
@@ -9,6 +9,7 @@ use fleet_core::session::{
 };
 use fleet_runtime::{
     Key,
+    client::answered,
     writes::{Lane, Target},
 };
 use kube::Api;
@@ -105,10 +106,8 @@ fn body(work: &HeldWork, status: &WorkStatus) -> Value {
 /// Reads a Work past the cache, into the cache.
 pub(super) async fn read(shared: &Shared, key: &Key) -> Result<Option<Arc<HeldWork>>, Failure> {
     let api: Api<HeldWork> = Api::namespaced(shared.deps.client.clone(), key.namespace().unwrap_or_default());
-    let read = tokio::time::timeout(Duration::from_secs(30), api.get_opt(key.name())).await;
-    let work = read
-        .map_err(|_| Failure::Unavailable("the API server did not answer".into()))?
-        .map_err(|error| Failure::of(&error))?;
+    let read = answered(api.get_opt(key.name())).await;
+    let work = read.map_err(|error| Failure::of(&error))?;
     if work.is_none() {
         // Gone for the API server: gone for us, whatever the watch has shown so far.
         if let Some(old) = shared.deps.works.get(key) {

@@ -43,6 +43,7 @@ use crate::{
 
 #[cfg(test)]
 pub(crate) use self::status::write as write_status;
+use self::write::Refusal;
 
 /// What the work generator remembers.
 #[derive(Default)]
@@ -96,6 +97,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         ctx.work.clocks.lock().remove(key);
         ctx.work.told.forget(key);
         ctx.work.ahead.remove(key);
+        ctx.rollout.forget(key);
         return Ok(Next::Wait);
     };
     let Some(placement) = parent(&*binding) else {
@@ -114,7 +116,9 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
         BindingState::Unscheduled => !binding.spec().resource_snapshot_name.is_empty(),
         _ => false,
     };
-    if !ready {
+    // Nothing is written for a cluster that is not there, or of which nothing is known: its labels decide what it gets.
+    let member = ctx.shared.members.get(&Key::cluster(cluster.as_str()));
+    if !ready || member.is_none() {
         ctx.work.ahead.remove(key);
         return Ok(Next::Wait);
     }
@@ -158,8 +162,8 @@ fn complain<S: Scope>(ctx: &Context<S>, binding: &S::Binding, cluster: &ClusterN
     }
 }
 
-/// Whether the rollout has been started for the binding as it is. One that was and now waits for something newer still
-/// has its Works, and what becomes of them is told.
+/// Whether the rollout has spoken about the binding as it is: it has been started, or waits for something newer and keeps
+/// its Works in step until then. Else nobody would renew what is said of them, and the rollout would wait for that.
 fn is_started<S: Scope>(ctx: &Context<S>, key: &Key, binding: &S::Binding) -> bool {
     let generation = binding.meta().generation.unwrap_or_default();
     let list = binding
@@ -167,7 +171,7 @@ fn is_started<S: Scope>(ctx: &Context<S>, key: &Key, binding: &S::Binding) -> bo
         .map(|status| status.conditions.as_slice())
         .unwrap_or_default();
     ctx.started.lock().get(key) == Some(&generation)
-        || conditions::is_true(list, RolloutStarted::TYPE, generation)
+        || conditions::fresh(list, RolloutStarted::TYPE, generation).is_some()
         || conditions::fresh(list, WorkSynchronized::TYPE, generation).is_some()
 }
 
@@ -249,6 +253,15 @@ async fn generate<S: Scope>(
         known.unwrap_or(ContentClock::Unknown)
     };
     ctx.work.clocks.lock().insert(key.clone(), clock);
-    let written = write::works(ctx, placement, cluster, &plan).await;
+    let written = match write::works(ctx, placement, cluster, &plan).await {
+        Err(Refusal::Conflict(error)) => return Err(error.into()),
+        Err(Refusal::Failed(failure)) => Err(failure),
+        Ok(()) => Ok(()),
+    };
     Ok(written.and(plan.failures.into_iter().next().map_or(Ok(()), Err)))
+}
+
+/// Forgets what was rendered for a placement that is gone.
+pub(crate) fn forget<S: Scope>(ctx: &Context<S>, placement: &Key) {
+    ctx.work.renderings.forget(placement);
 }

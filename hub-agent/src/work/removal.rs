@@ -5,13 +5,13 @@ use fleet_api::{
     names::ClusterName,
     placement::{DeletePropagationPolicy, Scope},
 };
-use fleet_core::work::{Failure, removal};
+use fleet_core::work::removal;
 use fleet_runtime::{Key, queue::Next};
 use futures::future::join_all;
 use kube::{Resource as _, ResourceExt as _, core::object::HasSpec as _};
 use serde_json::json;
 
-use super::{own, write};
+use super::{own, write, write::Refusal};
 use crate::{
     cache::in_namespace,
     placement::context::{Context, Error},
@@ -33,7 +33,10 @@ pub(super) async fn pass<S: Scope>(
         return Ok(Next::Wait);
     }
     let works = own(ctx, key, cluster);
+    // One of this name that was made after the binding is another: this one's is gone.
+    let made = binding.meta().creation_timestamp.as_ref();
     let owner = ctx.family.placements.get(placement);
+    let owner = owner.filter(|owner| owner.meta().creation_timestamp.as_ref() <= made);
     let ending = owner
         .as_ref()
         .is_none_or(|owner| owner.meta().deletion_timestamp.is_some());
@@ -48,7 +51,7 @@ pub(super) async fn pass<S: Scope>(
             value.is_some_and(|value| value == annotations::ABANDON)
         }),
     };
-    let gone = ctx.shared.members.get(&Key::cluster(cluster.as_str())).is_none();
+    let gone = !ctx.knows_cluster(cluster.as_str());
     let plan = removal(&works, abandon, ending, gone);
     for (names, value) in [
         (&plan.abandon, json!(annotations::ABANDON)),
@@ -69,17 +72,17 @@ pub(super) async fn pass<S: Scope>(
         .deletes
         .iter()
         .map(|name| write::delete(ctx, placement, cluster, name));
-    let answers: Result<Vec<()>, Failure> = join_all(deletes).await.into_iter().collect();
-    answers.map_err(|failure| Error::NotYet(failure.to_string()))?;
+    let answers: Result<Vec<()>, Refusal> = join_all(deletes).await.into_iter().collect();
+    answers.map_err(|refusal| match refusal {
+        Refusal::Conflict(error) => error.into(),
+        Refusal::Failed(failure) => Error::NotYet(failure.to_string()),
+    })?;
     if binding.meta().deletion_timestamp.is_none() {
         return Ok(Next::Wait);
     }
     // Works that no member holds are gone with the answer.
     if plan.drop_finalizer || own(ctx, key, cluster).is_empty() {
         release(ctx, key, placement).await?;
-        if owner.is_none() {
-            ctx.work.renderings.forget(placement);
-        }
     }
     Ok(Next::Wait)
 }

@@ -76,7 +76,14 @@ pub(super) fn render<S: Scope>(
             .iter()
             .map(|(n, s)| (n.namespace.as_str(), n.name.as_str(), &s.spec.override_spec)),
     )?;
-    let (class, snapshot) = (overrides.class(), master.uid().unwrap_or_default());
+    // By uid: a name says neither in which namespace an override is, nor which of two that had it one after the other.
+    let uids = wide
+        .iter()
+        .map(|(_, s)| s.uid())
+        .chain(narrow.iter().map(|(_, s)| s.uid()));
+    let uids: Vec<String> = uids.map(Option::unwrap_or_default).collect();
+    let class = format!("{} {}", uids.join(","), overrides.class());
+    let snapshot = master.uid().unwrap_or_default();
     let index = group.index.to_owned();
     if let Some(known) = ctx.work.renderings.get(placement, &snapshot, &class) {
         return Ok((known, index));
@@ -85,7 +92,10 @@ pub(super) fn render<S: Scope>(
     let rendering = Arc::new(core(&name, &group, &overrides, &|object| {
         user.is_cluster_scoped(object)
     })?);
-    ctx.work.renderings.insert(placement, &snapshot, class, &rendering);
+    let most = ctx.family.bindings_of.count(placement);
+    ctx.work
+        .renderings
+        .insert(placement, &snapshot, class, &rendering, most);
     Ok((rendering, index))
 }
 
@@ -100,10 +110,11 @@ impl Cache {
             .cloned()
     }
 
-    fn insert(&self, placement: &Key, snapshot: &str, class: String, rendering: &Arc<Rendering>) {
+    /// Keeps a rendering, at most `most` of a placement: more are of overrides that have changed since.
+    fn insert(&self, placement: &Key, snapshot: &str, class: String, rendering: &Arc<Rendering>, most: usize) {
         let mut cache = self.0.lock();
         let known = cache.entry(placement.clone()).or_default();
-        if known.snapshot != snapshot {
+        if known.snapshot != snapshot || known.by_class.len() >= most {
             snapshot.clone_into(&mut known.snapshot);
             known.by_class.clear();
         }

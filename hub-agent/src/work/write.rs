@@ -15,6 +15,14 @@ use crate::{
     writer::{Part, WriteError},
 };
 
+/// Why a Work was not written.
+pub(super) enum Refusal {
+    /// Somebody else wrote it meanwhile, say another replica a report: decide anew.
+    Conflict(WriteError),
+    /// The API server refused; for the user.
+    Failed(Failure),
+}
+
 /// Carries a plan out, step by step. Each step is written as far as it can be, and its first failure is returned: what
 /// comes after it takes objects out of Works, which may not be in their new ones then.
 pub(super) async fn works<S: Scope>(
@@ -22,7 +30,7 @@ pub(super) async fn works<S: Scope>(
     placement: &Key,
     cluster: &ClusterName,
     plan: &Plan,
-) -> Result<(), Failure> {
+) -> Result<(), Refusal> {
     let creates = plan.creates.iter();
     settled(creates.map(|wanted| create(ctx, placement, cluster, wanted))).await?;
     let waves: BTreeSet<usize> = plan.patches.iter().map(|change| change.wave).collect();
@@ -34,7 +42,7 @@ pub(super) async fn works<S: Scope>(
 }
 
 /// All of a step, side by side.
-async fn settled(step: impl Iterator<Item = impl Future<Output = Result<(), Failure>>>) -> Result<(), Failure> {
+async fn settled(step: impl Iterator<Item = impl Future<Output = Result<(), Refusal>>>) -> Result<(), Refusal> {
     join_all(step).await.into_iter().collect()
 }
 
@@ -43,7 +51,7 @@ async fn create<S: Scope>(
     placement: &Key,
     cluster: &ClusterName,
     wanted: &Wanted,
-) -> Result<(), Failure> {
+) -> Result<(), Refusal> {
     let namespace = cluster.namespace();
     let key = in_namespace(&namespace, &wanted.name);
     let finalizer = has_agent(ctx, cluster);
@@ -54,17 +62,17 @@ async fn create<S: Scope>(
         .writer
         .create(store, &key, placement, make)
         .await
-        .map_err(|error| refused(&error))?
+        .map_err(refused)?
     {
         Some(_) => {
             tracing::info!(%cluster, work = wanted.name, "Created the Work");
             Ok(())
         }
         // The cache is behind; the watch brings it, and with it the next look.
-        None => Err(Failure::Write(format!(
+        None => Err(Refusal::Failed(Failure::Write(format!(
             "works.placement.kubernetes-fleet.io {:?} already exists",
             wanted.name
-        ))),
+        )))),
     }
 }
 
@@ -73,7 +81,7 @@ async fn patch<S: Scope>(
     placement: &Key,
     cluster: &ClusterName,
     change: &Patch,
-) -> Result<(), Failure> {
+) -> Result<(), Refusal> {
     let key = in_namespace(&cluster.namespace(), &change.wanted.name);
     let body = |found: &HeldWork| {
         // Reports move the version all the time and touch nothing of this: the newest one counts.
@@ -89,7 +97,7 @@ async fn patch<S: Scope>(
         .writer
         .patch_raw(store, &key, placement, Part::Object, body)
         .await;
-    if written.map_err(|error| refused(&error))?.is_some() {
+    if written.map_err(refused)?.is_some() {
         tracing::info!(%cluster, work = change.wanted.name, "Changed the Work");
     }
     Ok(())
@@ -100,24 +108,28 @@ pub(super) async fn delete<S: Scope>(
     placement: &Key,
     cluster: &ClusterName,
     name: &str,
-) -> Result<(), Failure> {
+) -> Result<(), Refusal> {
     let key = in_namespace(&cluster.namespace(), name);
     let store = &ctx.shared.works.store;
     let uid = store.get(&key).and_then(|work| work.uid());
     if ctx
         .shared
         .writer
-        .delete(store, &key, placement, uid.as_deref())
+        .delete(store, &key, placement, uid.as_deref(), None)
         .await
-        .map_err(|error| refused(&error))?
+        .map_err(refused)?
     {
         tracing::info!(%cluster, work = name, "Deleted the Work");
     }
     Ok(())
 }
 
-fn refused(error: &WriteError) -> Failure {
-    Failure::Write(error.said())
+fn refused(error: WriteError) -> Refusal {
+    if error.is_conflict() {
+        Refusal::Conflict(error)
+    } else {
+        Refusal::Failed(Failure::Write(error.said()))
+    }
 }
 
 /// Whether an agent is there that will take the cleanup finalizer off again.

@@ -262,6 +262,11 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         self.0.table.read().odd().cloned().collect()
     }
 
+    /// Whether such an object exists that cannot be decoded.
+    pub fn is_odd(&self, key: &Key) -> bool {
+        self.0.table.read().is_odd(key)
+    }
+
     /// Hears of every object there is now as added, and of every change from then on.
     pub fn subscribe(&self) -> Changes<K> {
         let pending = Arc::new(Pending::new());
@@ -370,12 +375,13 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             }
         }
         let progress = table.progress();
-        drop(table);
-        // Old objects are freed here, outside the lock.
-        drop(diffs);
+        // Under the lock, so that of two updates the later one is told last.
         self.0
             .progress
             .send_if_modified(|current| std::mem::replace(current, progress) != progress);
+        drop(table);
+        // Old objects are freed here, outside the lock.
+        drop(diffs);
         result
     }
 }

@@ -135,6 +135,10 @@ impl<K: Resource> Table<K> {
         self.entries.values().filter_map(|entry| entry.odd.as_deref())
     }
 
+    pub(super) fn is_odd(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.odd.is_some())
+    }
+
     pub(super) fn progress(&self) -> u64 {
         self.progress
     }
@@ -252,15 +256,17 @@ impl<K: Resource> Table<K> {
             let uid = meta.uid.clone();
             return self.gone(&key, uid.as_deref(), version, out);
         }
-        let stale = self
-            .entries
-            .get(&key)
-            .and_then(|entry| entry.own.as_ref())
-            .is_some_and(|own| {
-                let same = own.uid() == meta.uid.as_ref();
-                own.version() >= version || (same && matches!(own, Own::Gone { .. }))
-            });
-        if version <= self.progress || stale {
+        let entry = self.entries.get(&key);
+        let stale = entry.and_then(|entry| entry.own.as_ref()).is_some_and(|own| {
+            let same = own.uid() == meta.uid.as_ref();
+            own.version() >= version || (same && matches!(own, Own::Gone { .. }))
+        });
+        // A list that is under way may have shown a newer one already.
+        let passed = entry.and_then(|entry| entry.watched.as_ref()).is_some_and(|watched| {
+            let shown = watched.meta();
+            shown.uid == meta.uid && self::version(shown) >= version
+        });
+        if version <= self.progress || stale || passed {
             return false;
         }
         self.touch(&key, out, |entry| entry.own = Some(Own::Written(object)));

@@ -7,7 +7,8 @@ use std::{
 
 use fleet_core::selection::{ObjectId, apis::Apis};
 use fleet_runtime::{
-    cache::{Selection, Store, plain},
+    cache::{Selection, plain},
+    client::answered,
     logs,
 };
 use kube::{
@@ -18,7 +19,7 @@ use kube::{
 use serde::{Deserialize, de::IgnoredAny};
 use tokio::{select, time::sleep};
 
-use super::UserResources;
+use super::{UserResources, settled};
 
 /// A new CRD shows up in several changes, and in what the hub says it serves a moment after it is established.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -53,6 +54,11 @@ impl Gvk {
     pub(super) fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"
     }
+
+    /// Kubernetes gives a PriorityClass a generation and never counts it up.
+    pub(super) fn has_constant_generation(&self) -> bool {
+        self.group == "scheduling.k8s.io" && self.kind == "PriorityClass"
+    }
 }
 
 impl From<&ApiResource> for Gvk {
@@ -70,6 +76,24 @@ pub(super) struct Kinds {
     pub(super) namespaced: BTreeSet<Gvk>,
 }
 
+/// What the hub should serve and does not: an API server that has just started, or one behind it that does not answer.
+#[derive(Debug, Default)]
+pub(super) struct Unheard {
+    groups: BTreeSet<String>,
+    kinds: BTreeSet<(String, String)>,
+}
+
+impl Unheard {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.kinds.is_empty()
+    }
+
+    /// Whether objects of this kind may well be there although the hub does not serve it.
+    pub(super) fn contains(&self, gvk: &Gvk) -> bool {
+        self.groups.contains(&gvk.group) || self.kinds.contains(&(gvk.group.clone(), gvk.kind.clone()))
+    }
+}
+
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Served {
     pub(super) api: ApiResource,
@@ -81,9 +105,9 @@ pub(super) struct Served {
 impl Kinds {
     /// Asks the hub.
     pub(super) async fn discover(client: &Client, apis: &Apis) -> kube::Result<Self> {
-        let found = match Discovery::new(client.clone()).run_aggregated().await {
+        let found = match answered(Discovery::new(client.clone()).run_aggregated()).await {
             Ok(found) => found,
-            Err(_) => Discovery::new(client.clone()).run().await?,
+            Err(_) => answered(Discovery::new(client.clone()).run()).await?,
         };
         let mut kinds = Self::default();
         for group in found.groups() {
@@ -130,7 +154,7 @@ impl Kinds {
 
 /// A CustomResourceDefinition, as far as it matters here.
 #[derive(Clone, Debug, Deserialize)]
-struct Definition {
+pub(super) struct Definition {
     #[serde(default)]
     metadata: ObjectMeta,
     spec: DefinitionSpec,
@@ -201,9 +225,20 @@ impl Definition {
 
 /// An APIService: whenever one changes, the hub may serve other kinds.
 #[derive(Clone, Debug, Deserialize)]
-struct Service {
+pub(super) struct Service {
     #[serde(default)]
     metadata: ObjectMeta,
+    #[serde(default)]
+    spec: ServiceSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct ServiceSpec {
+    #[serde(default)]
+    group: String,
+    /// Who serves it; nobody for what the API server serves itself.
+    #[serde(default)]
+    service: Option<IgnoredAny>,
 }
 
 macro_rules! resource {
@@ -257,11 +292,35 @@ impl UserResources {
         })
     }
 
+    /// What the hub says that it has, and does not serve in any version.
+    pub(super) fn unheard(&self, kinds: &Kinds) -> Unheard {
+        let groups: BTreeSet<&str> = kinds.served.keys().map(|gvk| gvk.group.as_str()).collect();
+        let served: BTreeSet<(&str, &str)> = kinds.served.keys().map(|gvk| (&*gvk.group, &*gvk.kind)).collect();
+        let services = self.0.services.all();
+        let of_others = services.iter().filter(|service| service.spec.service.is_some());
+        let definitions = self.0.definitions.all();
+        let defined = definitions.iter().flat_map(|definition| definition.kinds());
+        Unheard {
+            groups: of_others
+                .map(|service| service.spec.group.clone())
+                .filter(|group| !groups.contains(group.as_str()))
+                .collect(),
+            kinds: defined
+                .map(|(gvk, _)| (gvk.group, gvk.kind))
+                .filter(|(group, kind)| !served.contains(&(group, kind)))
+                .collect(),
+        }
+    }
+
+    /// Waits until it is known which kinds there are. Needs [`follow_kinds`](Self::follow_kinds).
+    pub(crate) async fn discovered(&self) {
+        let _ = self.0.discovered.subscribe().wait_for(|known| *known).await;
+    }
+
     /// Keeps what is known of the hub's kinds up to date. Never ends.
     pub(crate) async fn follow_kinds(&self) {
         let client = self.client();
-        let definitions = Store::<Definition>::new("customresourcedefinitions");
-        let services = Store::<Service>::new("apiservices");
+        let (definitions, services) = (&self.0.definitions, &self.0.services);
         let watches = async {
             let (all, every) = (Api::all(client.clone()), Api::all(client.clone()));
             tokio::join!(
@@ -270,17 +329,19 @@ impl UserResources {
             )
         };
         let follow = async {
-            tokio::join!(definitions.synced(), services.synced());
+            // Without the right to list them one can do no better than without them.
+            tokio::join!(settled(definitions), settled(services));
             let (mut defined, mut served) = (definitions.subscribe(), services.subscribe());
-            let mut pause = SETTLE;
+            let mut pause = Duration::ZERO;
             loop {
                 sleep(pause).await;
                 while defined.try_next().is_some() || served.try_next().is_some() {}
                 if let Err(error) = self.refresh().await {
                     tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
-                    pause = (pause * 2).min(PAUSE_MAX);
+                    pause = (pause * 2).clamp(SETTLE, PAUSE_MAX);
                     continue;
                 }
+                self.0.discovered.send_replace(true);
                 let expected = definitions.all().into_iter().flat_map(|definition| definition.kinds());
                 pause = if self.serves_as_defined(expected) {
                     select! {
@@ -289,7 +350,7 @@ impl UserResources {
                     }
                     SETTLE
                 } else {
-                    (pause * 2).min(PAUSE_MAX)
+                    (pause * 2).clamp(SETTLE, PAUSE_MAX)
                 };
             }
         };

@@ -65,15 +65,18 @@ impl Light {
 
     /// What a change must touch to matter. A kind that counts generations does so for its spec and not for its status;
     /// of the others every version counts.
-    pub(super) fn content(&self) -> impl PartialEq {
+    pub(super) fn content(&self, gvk: &Gvk) -> impl PartialEq {
         let m = &self.metadata;
-        let version = m.generation.is_none().then(|| m.resource_version.clone());
-        let words = (m.labels.clone(), m.annotations.clone());
+        let counts = m.generation.is_some() && !gvk.has_constant_generation();
+        let version = (!counts).then(|| m.resource_version.clone());
+        let words = (m.labels.clone(), m.annotations.clone(), m.finalizers.clone());
+        let owned = m.owner_references.as_ref().is_some_and(|list| !list.is_empty());
         (
             m.uid.clone(),
             m.generation,
             version,
             words,
+            owned,
             m.deletion_timestamp.is_some(),
         )
     }
@@ -109,5 +112,44 @@ impl Resource for Light {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_placed_counts_and_status_does_not() {
+        let light = |metadata: Value| -> Light { serde_json::from_value(json!({ "metadata": metadata })).unwrap() };
+        let base = json!({ "name": "a", "uid": "u", "generation": 1, "resourceVersion": "1" });
+        let with = |field: &str, value: Value| {
+            let mut other = base.clone();
+            other[field] = value;
+            other
+        };
+        let deployment = Gvk::new("apps", "v1", "Deployment");
+        let class = Gvk::new("scheduling.k8s.io", "v1", "PriorityClass");
+        for (gvk, field, value, matters) in [
+            (&deployment, "resourceVersion", json!("2"), false),
+            (&class, "resourceVersion", json!("2"), true),
+            (&deployment, "generation", json!(2), true),
+            (&deployment, "labels", json!({ "a": "b" }), true),
+            (&deployment, "annotations", json!({ "a": "b" }), true),
+            (&deployment, "finalizers", json!(["a/b"]), true),
+            (
+                &deployment,
+                "ownerReferences",
+                json!([{ "apiVersion": "v1", "kind": "K", "name": "n", "uid": "u" }]),
+                true,
+            ),
+            (&deployment, "deletionTimestamp", json!("2026-01-01T00:00:00Z"), true),
+        ] {
+            let (before, after) = (light(base.clone()), light(with(field, value)));
+            let differs = before.content(gvk) != after.content(gvk);
+            assert_eq!(differs, matters, "{} {field}", gvk.kind);
+        }
     }
 }

@@ -26,17 +26,17 @@ use fleet_runtime::{
     Key,
     cache::{self, Index, Store},
 };
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use parking_lot::{Mutex, RwLock};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 
 use self::{
     content::Texts,
-    kinds::{Gvk, Kinds, Served},
+    kinds::{Definition, Gvk, Kinds, Served, Service},
     light::Light,
 };
 pub(crate) use self::{place::Place, view::View};
@@ -67,7 +67,11 @@ pub(crate) struct UserResources(Arc<Inner>);
 struct Inner {
     client: Client,
     apis: Apis,
-    kinds: RwLock<Kinds>,
+    kinds: RwLock<Arc<Kinds>>,
+    /// What should be served: kinds that are defined, and those of other API servers.
+    definitions: Store<Definition>,
+    services: Store<Service>,
+    discovered: watch::Sender<bool>,
     asked: Mutex<Option<Instant>>,
     needs: Mutex<HashMap<Owner, Needs>>,
     watched: Mutex<HashMap<Gvk, Watched>>,
@@ -114,17 +118,17 @@ struct Watched {
     _tasks: Arc<JoinSet<()>>,
 }
 
-impl Watched {
-    /// Waits until all objects are known, or it is known why not.
-    async fn settled(&self) {
-        let mut state = self.store.state();
-        let fails = state.wait_for(|state| matches!(state, cache::State::Failing { .. }));
-        tokio::select! {
-            () = self.store.synced() => {}
-            _ = fails => {}
-        }
+/// Waits until all objects are known, or it is known why not.
+async fn settled<K: Resource + Send + Sync + 'static>(store: &Store<K>) {
+    let mut state = store.state();
+    let fails = state.wait_for(|state| matches!(state, cache::State::Failing { .. }));
+    tokio::select! {
+        () = store.synced() => {}
+        _ = fails => {}
     }
+}
 
+impl Watched {
     /// Why its objects are not known.
     fn failure(&self) -> Option<String> {
         match &*self.store.state().borrow() {
@@ -140,6 +144,9 @@ impl UserResources {
             client,
             apis,
             kinds: RwLock::default(),
+            definitions: Store::new("customresourcedefinitions"),
+            services: Store::new("apiservices"),
+            discovered: watch::Sender::new(false),
             asked: Mutex::default(),
             needs: Mutex::default(),
             watched: Mutex::default(),
@@ -196,7 +203,7 @@ impl UserResources {
             let namespaced = changed
                 .iter()
                 .any(|gvk| kinds.namespaced.contains(gvk) || now.namespaced.contains(gvk));
-            *kinds = now;
+            *kinds = Arc::new(now);
             ((changed, namespaced), vanished)
         };
         self.0.watched.lock().retain(|gvk, _| !vanished.contains(gvk));
@@ -235,60 +242,26 @@ impl UserResources {
         if !recently && !self.serves_all(needs.named.iter().cloned()) {
             self.refresh().await?;
         }
-        let wanted = needs.kinds(&self.0.kinds.read());
-        let watched = self.watch(&wanted);
+        let kinds = self.0.kinds.read().clone();
+        let watched = self.watch(&needs.kinds(&kinds), &kinds);
         if before.is_some_and(|before| before != needs) {
             self.sweep();
         }
-        let settled = futures::future::join_all(watched.values().map(Watched::settled));
+        let settled = futures::future::join_all(watched.values().map(|watched| settled(&watched.store)));
         let _ = timeout(SYNC_WAIT, settled).await;
         let fails = watched.values().any(|watched| watched.failure().is_some());
-        let placed = if fails { placed() } else { Vec::new() };
-        let placed: BTreeSet<Gvk> = placed.iter().map(Gvk::of).collect();
-        Ok(self.collect(namespace, selectors, &needs, &watched, &placed))
-    }
-
-    fn collect(
-        &self,
-        namespace: Option<&str>,
-        selectors: &[ResourceSelector],
-        needs: &Needs,
-        watched: &BTreeMap<Gvk, Watched>,
-        placed: &BTreeSet<Gvk>,
-    ) -> View {
-        let kinds = self.0.kinds.read();
-        let mut view = View::default();
-        if needs.whole {
-            view.namespaced = kinds.namespaced.iter().cloned().collect();
-        }
-        // A superset of the namespaces that can matter: selecting looks closer.
-        let namespaces: Vec<String> = match namespace {
-            Some(namespace) => vec![namespace.to_owned()],
-            None => namespaces(selectors, watched),
+        let unheard = self.unheard(&kinds);
+        let placed = if fails || !unheard.is_empty() {
+            placed()
+        } else {
+            Vec::new()
         };
-        for (gvk, watched) in watched {
-            let Some(served) = kinds.served.get(gvk) else { continue };
-            let spared = watched
-                .failure()
-                .filter(|_| !needs.named.contains(gvk) && !placed.contains(gvk));
-            if let Some(failure) = &spared {
-                view.left_out.push(format!("{} ({failure})", served.api.plural));
-            }
-            let info = KindInfo {
-                plural: served.api.plural.clone(),
-                cluster_scoped: served.cluster_scoped,
-                synced: watched.store.is_synced() || spared.is_some(),
-            };
-            view.kinds.insert(gvk.clone(), info);
-            let found = if served.cluster_scoped {
-                watched.store.all()
-            } else {
-                namespaces.iter().flat_map(|ns| watched.by_namespace.get(ns)).collect()
-            };
-            view.objects
-                .insert(gvk.clone(), found.iter().map(|light| light.object(gvk)).collect());
+        let mut view = collect(namespace, selectors, &needs, &kinds, &watched, &placed);
+        if needs.whole {
+            let mine = placed.iter().filter(|id| !id.namespace.is_empty()).map(Gvk::of);
+            view.wait_for(mine.filter(|gvk| unheard.contains(gvk)));
         }
-        view
+        Ok(view)
     }
 
     /// The Namespace of this name, if namespaces are watched.
@@ -338,8 +311,7 @@ impl UserResources {
         }
     }
 
-    fn watch(&self, needed: &BTreeSet<Gvk>) -> BTreeMap<Gvk, Watched> {
-        let kinds = self.0.kinds.read();
+    fn watch(&self, needed: &BTreeSet<Gvk>, kinds: &Kinds) -> BTreeMap<Gvk, Watched> {
         let mut watched = self.0.watched.lock();
         let mut found = BTreeMap::new();
         for gvk in needed {
@@ -370,7 +342,7 @@ impl UserResources {
             loop {
                 let change = changes.next().await;
                 let Some(inner) = inner.upgrade() else { return };
-                if change.differs(Light::content) {
+                if change.differs(|light| light.content(&gvk)) {
                     let sides = change.old.iter().chain(&change.new);
                     inner.tell(&Touched::Object(sides.map(|light| light.object(&gvk)).collect()));
                 }
@@ -391,6 +363,51 @@ impl UserResources {
     fn keep_texts(&self, owner: &Owner, texts: Texts) {
         self.0.texts.lock().insert(owner.clone(), texts);
     }
+}
+
+/// What selection sees of all this.
+fn collect(
+    namespace: Option<&str>,
+    selectors: &[ResourceSelector],
+    needs: &Needs,
+    kinds: &Kinds,
+    watched: &BTreeMap<Gvk, Watched>,
+    placed: &[ObjectId],
+) -> View {
+    let mut view = View::default();
+    if needs.whole {
+        view.namespaced = kinds.namespaced.iter().cloned().collect();
+    }
+    // In whatever version: the preferred one may be another than when they were placed.
+    let is_placed = |gvk: &Gvk| placed.iter().any(|id| id.group == gvk.group && id.kind == gvk.kind);
+    // A superset of the namespaces that can matter: selecting looks closer.
+    let namespaces: Vec<String> = match namespace {
+        Some(namespace) => vec![namespace.to_owned()],
+        None => namespaces(selectors, watched),
+    };
+    for (gvk, watched) in watched {
+        let Some(served) = kinds.served.get(gvk) else { continue };
+        let spared = watched
+            .failure()
+            .filter(|_| !needs.named.contains(gvk) && !is_placed(gvk));
+        if let Some(failure) = &spared {
+            view.left_out.push(format!("{} ({failure})", served.api.plural));
+        }
+        let info = KindInfo {
+            plural: served.api.plural.clone(),
+            cluster_scoped: served.cluster_scoped,
+            synced: watched.store.is_synced() || spared.is_some(),
+        };
+        view.kinds.insert(gvk.clone(), info);
+        let found = if served.cluster_scoped {
+            watched.store.all()
+        } else {
+            namespaces.iter().flat_map(|ns| watched.by_namespace.get(ns)).collect()
+        };
+        view.objects
+            .insert(gvk.clone(), found.iter().map(|light| light.object(gvk)).collect());
+    }
+    view
 }
 
 impl Inner {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_core::selection::ObjectId;
-use fleet_runtime::Key;
+use fleet_runtime::{Key, client::answered};
 use kube::{
     Resource as _,
     api::GetParams,
@@ -72,7 +72,7 @@ impl UserResources {
         let request = Request::new(place.path())
             .get(place.key.name(), &GetParams::default())
             .map_err(kube::Error::BuildRequest)?;
-        match self.client().request::<Value>(request).await {
+        match answered(self.client().request::<Value>(request)).await {
             Ok(value) => Ok(Some(value)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error),

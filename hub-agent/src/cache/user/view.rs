@@ -16,6 +16,20 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// Kinds of namespaced objects that nothing is known of now.
+    pub(super) fn wait_for(&mut self, unheard: impl Iterator<Item = Gvk>) {
+        for gvk in unheard {
+            let info = KindInfo {
+                plural: format!("{}s", gvk.kind.to_lowercase()),
+                cluster_scoped: false,
+                synced: false,
+            };
+            if self.kinds.insert(gvk.clone(), info).is_none() {
+                self.namespaced.push(gvk);
+            }
+        }
+    }
+
     /// What is left out, in words.
     pub(crate) fn left_out(&self) -> Option<String> {
         (!self.left_out.is_empty()).then(|| format!("nothing is selected of {}", self.left_out.join("; ")))

@@ -97,6 +97,7 @@ impl Hub {
             user: UserResources::new(client.clone(), Apis::default()),
             writer: Writer::new(client, writes, "hub-agent"),
             events,
+            cycles: crate::scheduler::Measures::new(&metrics),
             clock,
             settings: Settings {
                 rules: Rules::default(),
