@@ -87,3 +87,21 @@ pub struct ResourceUsage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observation_time: Option<Time>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_may_be_numbers() {
+        let text = r#"{"capacity":{"cpu":4,"memory":"16Gi","x":0.5},"available":null}"#;
+        let usage: ResourceUsage = serde_json::from_str(text).unwrap();
+        let read: Vec<_> = usage
+            .capacity
+            .iter()
+            .map(|(name, q)| (name.as_str(), q.0.as_str()))
+            .collect();
+        assert_eq!(read, [("cpu", "4"), ("memory", "16Gi"), ("x", "0.5")]);
+        assert!(usage.available.is_empty());
+    }
+}

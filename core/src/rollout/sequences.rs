@@ -43,6 +43,8 @@ struct Toy {
     version: u32,
     /// Whether what is on the cluster works.
     works: bool,
+    /// Whether the rollout has said of the binding as it is that it has started, or waits. Nobody tells of one before.
+    spoken: bool,
 }
 
 struct Fleet {
@@ -76,6 +78,7 @@ impl Fleet {
             member,
             version: 0,
             works: false,
+            spoken: false,
         });
     }
 
@@ -119,14 +122,19 @@ impl Fleet {
                     toy.member.holds_content = true;
                     toy.member.started = Some(true);
                     toy.stale();
+                    toy.spoken = true;
                     done += 1;
                 }
                 Action::Remove(_) => {
                     toy.member.deleting = true;
                     done += 1;
                 }
-                Action::Restamp => toy.member.started = Some(true),
-                Action::Hold(_) | Action::Keep(_) | Action::PushStrategy => {}
+                Action::Restamp => {
+                    toy.member.started = Some(true);
+                    toy.spoken = true;
+                }
+                Action::Hold(_) => toy.spoken = true,
+                Action::Keep(_) | Action::PushStrategy => {}
             }
         }
         done
@@ -137,7 +145,7 @@ impl Fleet {
             Event::Roll(steps_max) => _ = self.roll(steps_max),
             Event::Report(i, works) => self.on(i, |toy| toy.report(works)),
             Event::Release => self.version += 1,
-            Event::Touch => self.toys.iter_mut().for_each(Toy::stale),
+            Event::Touch => self.toys.iter_mut().for_each(Toy::touch),
             Event::Gone(i) => {
                 let gone = self
                     .toys
@@ -159,7 +167,7 @@ impl Fleet {
         let picked = |t: &&mut Toy| live(t, from) && t.member.state != State::Unscheduled;
         if let Some(toy) = self.toys.iter_mut().find(picked) {
             toy.member.state = State::Unscheduled;
-            toy.stale();
+            toy.touch();
             self.pick(to);
         }
     }
@@ -188,6 +196,9 @@ impl Fleet {
 
 impl Toy {
     fn report(&mut self, works: bool) {
+        if !self.spoken && self.member.state != State::Unscheduled {
+            return;
+        }
         self.works = works;
         self.member.readiness = if works {
             Readiness::Ready
@@ -196,6 +207,12 @@ impl Toy {
                 reason: "NotAllWorkAreAvailable".into(),
             }
         };
+    }
+
+    fn touch(&mut self) {
+        self.stale();
+        self.member.started = None;
+        self.spoken = false;
     }
 
     fn stale(&mut self) {

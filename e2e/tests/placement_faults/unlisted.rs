@@ -1,7 +1,7 @@
 //! A kind whose objects the API server cannot list: its conversion is broken. Every placement of a whole namespace meets it.
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_api::placement::{ClusterResourceSnapshot, ResourceSnapshot};
+use fleet_api::placement::{ClusterResourcePlacement, ClusterResourceSnapshot, ResourceSnapshot};
 use fleet_e2e::agents::HUB_AGENT;
 use fleet_e2e::gizmos::Gizmos;
 use fleet_e2e::harness::{Ctx, scenario};
@@ -104,6 +104,66 @@ fn a_kind_that_cannot_be_listed_holds_only_those_that_need_it() {
         let status = asking.until_available(0).await?;
         ensure!(selected(&status) == [gizmo.clone()], "{status:?}");
         let settings = format!("ConfigMap {with}/settings");
+        placed
+            .until("what came meanwhile", |crp| {
+                let selected = crp.status.as_ref().map(selected).unwrap_or_default();
+                selected.contains(&gizmo) && selected.contains(&settings)
+            })
+            .await?;
+        Ok(())
+    });
+}
+
+/// A new version becomes the preferred one, and whatever converts to it is not there yet.
+#[test]
+fn a_kind_whose_new_version_cannot_be_listed_stays_placed() {
+    scenario("upgraded", |ctx| async move {
+        let namespace = ctx.namespace("hub").await?;
+        let gizmos = Gizmos::new(&ctx);
+        gizmos.define("Namespaced", &["v1"]).await?;
+        gizmos.create(Some(&namespace), "one", json!({})).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let placed = Crp::create(&ctx, "placed", &spec(&whole_namespace(&namespace), &cast.everywhere())).await?;
+        let gizmo = format!("Gizmo {namespace}/one");
+        let has = |crp: &ClusterResourcePlacement| {
+            let status = crp.status.as_ref();
+            status.is_some_and(|status| selected(status).contains(&gizmo))
+        };
+        placed.until("with the gizmo", has).await?;
+        placed.until_step("Available", "True").await?;
+
+        let nobody = json!({ "url": "https://127.0.0.1:1/convert" });
+        let webhook = json!({ "clientConfig": nobody, "conversionReviewVersions": ["v1"] });
+        let api: Api<CustomResourceDefinition> = Api::all(ctx.hub().await?);
+        let mut definition = serde_json::to_value(api.get(&gizmos.definition()).await?)?;
+        let mut newer = definition["spec"]["versions"][0].clone();
+        (newer["name"], newer["storage"]) = (json!("v2"), json!(false));
+        let versions = definition["spec"]["versions"].as_array_mut().context("versions")?;
+        versions.push(newer);
+        let change = json!({ "spec": {
+            "versions": definition["spec"]["versions"],
+            "conversion": { "strategy": "Webhook", "webhook": webhook },
+        } });
+        api.patch(&gizmos.definition(), &PatchParams::default(), &Patch::Merge(change))
+            .await?;
+        until_listed(&ctx, &gizmos, false).await?;
+        // It is noticed, and whatever else is in the namespace does not take it away.
+        ctx.create_in("hub", &namespace, config_map("settings", "0")).await?;
+        placed.until_held(&["gizmos"]).await?;
+        ensure!(
+            placed.made::<ClusterResourceSnapshot>().await?.len() == 1,
+            "frozen without looking"
+        );
+        let works = placed.until_works("its Work", |works| works.len() == 1).await?;
+        let manifests = &works[0].spec.workload.manifests;
+        ensure!(
+            manifests.iter().any(|m| m.as_str().contains("Gizmo")),
+            "taken away: {works:?}"
+        );
+
+        convert(&ctx, &gizmos, json!({ "strategy": "None", "webhook": null })).await?;
+        until_listed(&ctx, &gizmos, true).await?;
+        let settings = format!("ConfigMap {namespace}/settings");
         placed
             .until("what came meanwhile", |crp| {
                 let selected = crp.status.as_ref().map(selected).unwrap_or_default();

@@ -71,6 +71,32 @@ fn a_change_goes_from_cluster_to_cluster_and_broken_ones_do_not_wait() {
     });
 }
 
+/// Their conditions are of an older generation then, and the budget counts only what is known of the present one.
+#[test]
+fn clusters_that_wait_go_on_although_the_scheduler_has_written_to_them() {
+    scenario("roll-touched", |ctx| async move {
+        let words = ["a", "b", "c", "d"];
+        let cast = Cast::new(&ctx, &words).await?;
+        let crp = place(&ctx, cast.some(4), rolling(&json!("25%"), &json!(0))).await?;
+        crp.until_available(0).await?;
+        cast.act(&["a"], Act::Silent);
+        change(&ctx, "two").await?;
+        crp.until_text_on("\"two\"", &cast.names(&["a"])).await?;
+        held(&crp, &cast.names(&["b", "c", "d"])).await?;
+        let toleration = json!({ "key": "nothing", "operator": "Exists" });
+        crp.edit(json!({ "policy": { "tolerations": [toleration] } })).await?;
+        let policy = crp.until_bindings("of the new policy", |all| {
+            all.iter()
+                .all(|b| b.spec.scheduling_policy_snapshot_name.ends_with("-1"))
+        });
+        policy.await?;
+        cast.act(&["a"], Act::Available);
+        crp.until_available(1).await?;
+        crp.until_text_on("\"two\"", &cast.names(&words)).await?;
+        Ok(())
+    });
+}
+
 #[test]
 fn a_budget_of_zero_holds_everything_until_it_is_raised() {
     scenario("roll-zero", |ctx| async move {

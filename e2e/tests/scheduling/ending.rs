@@ -82,6 +82,9 @@ fn a_binding_without_its_label_stops_nobody() {
             json!({ "metadata": { "labels": { labels::PARENT_PLACEMENT: null } } }),
         )
         .await?;
+        // Its name is taken, and whoever placed something is told by what.
+        let taken = [name.as_str(), "restore its label kubernetes-fleet.io/parent-CRP"];
+        crp.until_held(&taken).await?;
         crp.evict(&name).await?;
         // Others are scheduled all the same.
         let spec = json!({ "resourceSelectors": whole_namespace(ctx.prefix()), "policy": cast.everywhere() });

@@ -30,6 +30,8 @@ use tokio::time::Instant;
 
 use self::metrics::Cycle;
 pub(crate) use self::metrics::Measures;
+#[cfg(test)]
+pub(crate) use self::write::{patch as write_patch, unschedule as write_unschedule};
 use crate::{
     cache::family::parent,
     placement::{

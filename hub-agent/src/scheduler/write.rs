@@ -99,7 +99,7 @@ pub(super) async fn create<S: Scope>(
     all.map(drop)
 }
 
-pub(super) async fn patch<S: Scope>(
+pub(crate) async fn patch<S: Scope>(
     ctx: &Context<S>,
     placement: &Key,
     policy: &str,
@@ -136,7 +136,7 @@ pub(super) async fn patch<S: Scope>(
     Ok(())
 }
 
-pub(super) async fn unschedule<S: Scope>(ctx: &Context<S>, placement: &Key, list: &[Unschedule]) -> Result<(), Error> {
+pub(crate) async fn unschedule<S: Scope>(ctx: &Context<S>, placement: &Key, list: &[Unschedule]) -> Result<(), Error> {
     let each = list.iter().map(|gone| async move {
         let key = beside(placement, &gone.binding);
         let body = |found: &S::Binding| {

@@ -113,6 +113,17 @@ fn a_list_that_breaks_off_deletes_nothing() {
 }
 
 #[test]
+fn a_late_answer_does_not_go_back_behind_a_list_under_way() {
+    let world = World::listed(&[object("a", "1", 1, "x")], 5);
+    world.store.feed(Event::Restarted);
+    world.store.feed(Event::Listed(object("a", "1", 9, "z")));
+    world.store.wrote(object("a", "1", 8, "y"));
+    assert_eq!(world.sees("a"), Some(9));
+    world.store.feed(Event::ListDone { version: 10 });
+    assert_eq!(world.sees("a"), Some(9));
+}
+
+#[test]
 fn an_own_write_is_read_at_once_and_its_echo_wakes_nobody() {
     let mut world = World::listed(&[object("a", "1", 1, "x")], 5);
     world.store.wrote(object("a", "1", 8, "y"));

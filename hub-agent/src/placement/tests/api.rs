@@ -155,7 +155,19 @@ impl FakeApi {
                 }
                 (200, json!({ "kind": "Status", "status": "Success" }))
             }
-            "DELETE" => state.delete(&place),
+            "DELETE" => {
+                let meta = state.objects.get(&place).map(|object| object["metadata"].clone());
+                for pinned in ["resourceVersion", "uid"] {
+                    let based_on = &body["preconditions"][pinned];
+                    if meta
+                        .as_ref()
+                        .is_some_and(|meta| !based_on.is_null() && *based_on != meta[pinned])
+                    {
+                        return refusal(409, "Conflict", "the precondition does not hold");
+                    }
+                }
+                state.delete(&place)
+            }
             _ => {
                 let Some(old) = state.objects.get(&place).cloned() else {
                     return refusal(404, "NotFound", "no such object");

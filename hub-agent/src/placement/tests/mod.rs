@@ -2,6 +2,7 @@
 //! must not happen when passes overlap.
 
 mod api;
+mod meanwhile;
 mod report_back;
 
 use fleet_api::{
