@@ -152,6 +152,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         results: membership::Results::new(&metrics),
         measures: Measures::new(&metrics),
         cycles: crate::scheduler::Measures::new(&metrics),
+        steps: placement::steps::Measures::new(&metrics),
     };
     let leader = Arc::new(leader);
     tasks.spawn(
@@ -232,6 +233,7 @@ struct Leader {
     results: membership::Results,
     measures: Measures,
     cycles: crate::scheduler::Measures,
+    steps: placement::steps::Measures,
 }
 
 impl Leader {
@@ -308,6 +310,7 @@ impl Leader {
             writer: self.writer(field_managers::HUB_AGENT),
             events: self.events.clone(),
             cycles: self.cycles.clone(),
+            steps: self.steps.clone(),
             clock: self.clock.clone(),
             settings,
         };

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use fleet_api::{names::MEMBER_LEASE, placement::AppliedWork};
 use fleet_runtime::{
     admin::{Pages, Server},
-    client,
+    cache, client,
     clock::Clock,
     health::{Check, Health},
     lease::{self, Elector, State, Term},
@@ -78,6 +78,7 @@ struct Member {
     identity: Identity,
     instance_id: String,
     seen: watch::Receiver<Seen>,
+    hub_watch: watch::Receiver<cache::State>,
     outgoing: Arc<Outgoing>,
     applier: Arc<Applying>,
     session: Check,
@@ -125,11 +126,12 @@ pub async fn run(
     };
     let (seen_sender, seen) = watch::channel(Seen::NotYet);
     let store = membership::store();
+    let hub_watch = store.state();
     let cluster = settings.cluster.clone();
-    let (source, watched, name, hub_watch) = (credential.clone(), store.clone(), cluster.clone(), hub.clone());
+    let (source, watched, name, from) = (credential.clone(), store.clone(), cluster.clone(), hub.clone());
     let watching = async move {
         first_token(&source).await;
-        membership::watch(watched, hub_watch, name).await;
+        membership::watch(watched, from, name).await;
     };
     tasks.spawn_forever("hub watch", until(&stop, watching));
     let outgoing = Arc::new(Outgoing::default());
@@ -155,6 +157,7 @@ pub async fn run(
         identity,
         instance_id: format!("{:032x}", fastrand::u128(..)),
         seen,
+        hub_watch,
         outgoing,
         applier,
         session,
@@ -190,6 +193,7 @@ impl Member {
                 seen: self.seen.clone(),
                 phase,
                 health,
+                hub_watch: self.hub_watch.clone(),
                 properties,
                 beat: beat.clone(),
                 outgoing: self.outgoing.clone(),

@@ -153,6 +153,22 @@ impl<Q: Hash + Eq + Clone> Queue<Q> {
         self.add_at(key, Instant::now() + delay);
     }
 
+    /// Whoever worked on keys is gone without a word: they are wanted again.
+    pub fn take_back(&self) {
+        let mut state = self.0.state.lock();
+        let lost = state.keys.iter().filter(|(_, entry)| entry.in_flight);
+        let lost: Vec<(Q, i64)> = lost.map(|(key, entry)| (key.clone(), entry.priority)).collect();
+        for (key, priority) in lost {
+            if let Some(entry) = state.keys.get_mut(&key) {
+                entry.in_flight = false;
+                (entry.again, entry.again_at) = (None, None);
+            }
+            state.make_ready(key, Instant::now(), priority);
+        }
+        drop(state);
+        self.0.more.notify_one();
+    }
+
     /// How many keys are ready.
     pub fn len(&self) -> usize {
         self.0.state.lock().ready.len()
@@ -301,6 +317,23 @@ mod tests {
 
     fn now(queue: &Queue<&'static str>) -> Option<&'static str> {
         queue.take().now_or_never().map(|taken| taken.key)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_works_on_any_more_is_wanted_again() {
+        let queue = queue();
+        queue.add("a");
+        queue.add("b");
+        assert_eq!(now(&queue), Some("a"));
+        queue.add("a");
+        assert_eq!(now(&queue), Some("b"));
+        assert_eq!(now(&queue), None, "both are under way");
+        queue.take_back();
+        let mut again = [now(&queue), now(&queue)];
+        again.sort_unstable();
+        assert_eq!(again, [Some("a"), Some("b")]);
+        queue.done(&"a", Next::Wait);
+        assert_eq!(now(&queue), None, "once");
     }
 
     #[tokio::test(start_paused = true)]

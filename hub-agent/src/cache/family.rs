@@ -11,7 +11,7 @@ use fleet_api::{
 use fleet_core::work::Stored;
 use fleet_runtime::{
     Key,
-    cache::{Builder, Index, Selection, Store},
+    cache::{Builder, Change, Index, Selection, Store},
     health::Health,
     shutdown::Tasks,
 };
@@ -143,6 +143,14 @@ pub fn parent<K: Resource>(object: &K) -> Option<Key> {
         Some(namespace) if !namespace.is_empty() => Key::namespaced(namespace, name.as_str()),
         _ => Key::cluster(name.as_str()),
     })
+}
+
+/// The placements that a change concerns: two if somebody has given the object to another.
+pub(crate) fn concerned<K: Resource>(change: &Change<K>) -> Vec<Key> {
+    let sides = [&change.old, &change.new];
+    let mut keys: Vec<Key> = sides.into_iter().flatten().filter_map(|side| parent(&**side)).collect();
+    keys.dedup();
+    keys
 }
 
 fn parents<K: Resource>(object: &K) -> Vec<Key> {

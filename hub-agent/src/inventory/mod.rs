@@ -62,13 +62,14 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
     let queue = Queue::<Key>::default();
     let feeds = async {
         tokio::join!(
-            // Heartbeat times move a timer only, which looks by itself when it is due.
+            // Heartbeat times move a timer only, which looks by itself when it is due; but one ends a silence.
             controller::feed(ctx.members.subscribe(), queue.clone(), |change| {
                 let matters = change.differs(|mc| {
                     let m = &mc.metadata;
                     (m.generation, m.deletion_timestamp.clone(), m.finalizers.clone())
                 }) || change.differs(|mc| mc.status.as_ref().map(|s| (s.conditions.clone(), values(s))))
-                    || change.new.is_none();
+                    || change.new.is_none()
+                    || ctx.is_shown_unhealthy(&change.key);
                 matters.then(|| change.key.clone())
             }),
             controller::feed(ctx.profiles.subscribe(), queue.clone(), |change| {
@@ -141,6 +142,14 @@ async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
 }
 
 impl Context {
+    /// Whether the profile says that the cluster is not well.
+    fn is_shown_unhealthy(&self, member: &Key) -> bool {
+        let profile = self.profiles.get(&self.key(member));
+        let status = profile.as_ref().and_then(|profile| profile.status.as_ref());
+        let said = status.and_then(|status| conditions::find(&status.conditions, ControlPlaneHealthy::TYPE));
+        said.is_some_and(|condition| condition.status != "True")
+    }
+
     fn key(&self, member: &Key) -> Key {
         Key::namespaced(self.namespace.clone(), member.name().to_owned())
     }

@@ -1,5 +1,7 @@
 //! A living MemberCluster: its namespace, Role, RoleBinding and InternalMemberCluster are kept as they should be.
 
+use std::time::Duration;
+
 use fleet_api::{
     cluster::{InternalMemberCluster, MemberCluster},
     labels,
@@ -16,21 +18,39 @@ use k8s_openapi::api::{
 use kube::Api;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Context, Error, status, tell, works};
 use crate::{cache::in_namespace, writer::Part};
 
+/// How soon a cluster that cannot join is looked at again although nothing was seen to change.
+const BLOCKED_PAUSE: Duration = Duration::from_secs(30);
+
 pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
     let hub_objects = HubObjects::read(ctx, key);
     let outcome = carry_out(ctx, key, mc, &hub_objects, None).await;
+    // Somebody else was faster: nothing is wrong, and it is decided anew at once.
+    if let Err(Error::Write(error)) = &outcome
+        && error.is_conflict()
+    {
+        return outcome.map(|_| Next::Wait);
+    }
     // Also when it failed: whoever waits for the cluster must see why it does not join.
     let not_ready = match &outcome {
         Ok(blocked) => blocked.clone(),
         Err(error) => Some(logs::chain(error).to_string()),
     };
     let look_again = status::write(ctx, key, hub_objects.imc.as_deref(), not_ready.as_deref()).await?;
-    outcome?;
-    Ok(ctx.next(look_again))
+    let next = ctx.next(look_again);
+    if outcome?.is_none() {
+        return Ok(next);
+    }
+    // Whatever is in the way may go unseen: a namespace of somebody else is not watched.
+    let again = Instant::now() + BLOCKED_PAUSE;
+    Ok(match next {
+        Next::At(at) => Next::At(at.min(again)),
+        Next::Wait => Next::At(again),
+    })
 }
 
 /// What the caches have for a member.

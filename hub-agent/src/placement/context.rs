@@ -48,6 +48,8 @@ pub(crate) struct Inner<S: Scope> {
     pub(crate) queues: Queues,
     /// Which placements a change of a user's object concerns.
     pub(crate) interests: Mutex<Interests<Key>>,
+    /// How far each placement has come with its last change.
+    pub(crate) steps: super::steps::Steps,
     /// The last complaint about each placement.
     pub(crate) told: Told<PlacementEvent>,
     /// What became of each placement's selectors, for the roll-up. Empty after a restart: nothing is judged before.
@@ -73,6 +75,7 @@ pub(crate) struct Shared {
     pub(crate) writer: Writer,
     pub(crate) events: Recorder,
     pub(crate) cycles: crate::scheduler::Measures,
+    pub(crate) steps: super::steps::Measures,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
 }
@@ -144,6 +147,7 @@ impl<S: Scope> Context<S> {
             shared,
             queues: Queues::default(),
             interests: Mutex::new(Interests::new(Self::scope())),
+            steps: super::steps::Steps::default(),
             told: Told::default(),
             selections: Mutex::default(),
             started: Mutex::default(),

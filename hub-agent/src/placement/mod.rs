@@ -20,11 +20,13 @@ pub(crate) mod report_back;
 pub(crate) mod rollup;
 mod select;
 mod snapshots;
+pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
 pub(crate) mod told;
 
 use fleet_api::{
+    conditions::{self, placement::Step},
     events::PlacementEvent,
     finalizers,
     placement::{RolloutStrategyType, Scope},
@@ -35,7 +37,10 @@ use fleet_runtime::{
     logs,
     queue::Next,
 };
-use kube::{Resource as _, ResourceExt as _, core::object::HasSpec as _};
+use kube::{
+    Resource as _, ResourceExt as _,
+    core::object::{HasSpec as _, HasStatus as _},
+};
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -235,6 +240,7 @@ fn forget<S: Scope>(ctx: &Context<S>, key: &Key) {
     ctx.interests.lock().remove(key);
     ctx.selections.lock().remove(key);
     ctx.told.forget(key);
+    ctx.steps.forget(key);
     ctx.shared.user.release(&(Context::<S>::scope(), key.clone()));
     if ctx.family.placements.get(key).is_none() {
         work::forget(ctx, key);
@@ -252,6 +258,12 @@ async fn place<S: Scope>(
 ) -> Result<(Next, Option<String>), Error> {
     // A name that is too long for a label: nothing could be found again, so nothing is made, not even a finalizer.
     key_of(key).map_err(|error| Error::Held(error.to_string()))?;
+    let generation = placement.meta().generation.unwrap_or_default();
+    let said = placement.status().map(|status| status.conditions.as_slice());
+    let scheduled = Step::Scheduled.on_placement(Context::<S>::scope());
+    if conditions::fresh(said.unwrap_or_default(), scheduled, generation).is_none() {
+        ctx.steps.begin(key, generation);
+    }
     // Before the objects are looked at, so that no change falls in between.
     let selectors = &placement.spec().resource_selectors;
     ctx.interests.lock().set(key, key.namespace(), selectors);

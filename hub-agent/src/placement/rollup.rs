@@ -27,7 +27,7 @@ use super::{
     context::{Context, Error, Selected},
     mirror,
 };
-use crate::cache::family::{beside, parent};
+use crate::cache::family::{beside, concerned, parent};
 
 /// What the roll-up remembers of each placement.
 pub(crate) struct Memory {
@@ -59,9 +59,7 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
         controller::feed(ctx.family.snapshots.subscribe(), queue(), |change| parent(
             &**change.object()
         )),
-        controller::feed(ctx.family.bindings.subscribe(), queue(), |change| parent(
-            &**change.object()
-        )),
+        controller::feed(ctx.family.bindings.subscribe(), queue(), concerned),
         // Who deletes a copy gets it back.
         controller::feed(ctx.shared.mirrors.store.subscribe(), queue(), |change| {
             let mirrors = Context::<S>::scope() == fleet_api::names::Scope::Cluster;
@@ -263,6 +261,8 @@ fn announce<S: Scope>(
     after: &PlacementStatus,
 ) {
     let context = rollup_context::<S>(placement, None, 0, ctx.now());
+    let key = Key::of(placement);
+    ctx.steps.reached(&key, news, &ctx.shared.steps);
     for event in news.iter().filter_map(|step| PlacementEvent::succeeded(*step)) {
         ctx.tell(placement, &event);
     }
@@ -274,7 +274,8 @@ fn announce<S: Scope>(
         ctx.tell(placement, &PlacementEvent::TakesOwnership { when });
     }
     if !news.is_empty() && rollup::is_completed(&context, &after.conditions) {
-        tracing::info!(generation = context.generation, "Placement completed");
+        let steps_ms = ctx.steps.completed(&key);
+        tracing::info!(generation = context.generation, steps_ms, "Placement completed");
         ctx.tell(placement, &PlacementEvent::Completed);
     }
     for (step, message) in rollup::failures(&context, before, after) {

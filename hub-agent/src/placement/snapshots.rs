@@ -144,6 +144,10 @@ pub(super) async fn resources<S: Scope>(
         ctx.now(),
     );
     let store = &ctx.family.snapshots;
+    if !existing.is_empty() && !changes.create.is_empty() {
+        ctx.steps
+            .begin_again(key, placement.meta().generation.unwrap_or_default());
+    }
     demote(ctx, store, key, &changes.demote).await?;
     delete(ctx, store, key, &changes.delete).await?;
     for resource::New {

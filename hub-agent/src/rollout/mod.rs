@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    cache::family::{beside, parent, stored},
+    cache::family::{beside, concerned, parent, stored},
     placement::context::{Context, Error, key_of},
 };
 
@@ -73,9 +73,9 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
     };
     tokio::join!(
         controller::feed(ctx.family.bindings.subscribe(), queue(), |change| {
-            let owner = parent(&**change.object())?;
-            let told = change.old.is_none() && ctx.scheduler.is_creating(&owner);
-            (!told).then_some(owner)
+            let mut owners = concerned(change);
+            owners.retain(|owner| change.old.is_some() || !ctx.scheduler.is_creating(owner));
+            owners
         }),
         controller::feed(ctx.family.snapshots.subscribe(), queue(), |change| {
             change.new.as_ref().and_then(|snapshot| parent(&**snapshot))

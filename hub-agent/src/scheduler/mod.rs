@@ -33,7 +33,7 @@ pub(crate) use self::metrics::Measures;
 #[cfg(test)]
 pub(crate) use self::write::{patch as write_patch, unschedule as write_unschedule};
 use crate::{
-    cache::family::parent,
+    cache::family::{concerned, parent},
     placement::{
         ahead::Ahead,
         context::{Context, Error, key_of},
@@ -94,8 +94,11 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
                 (_, None) => true,
                 (old, Some(new)) => core::binding_wakes(old.as_ref().map(|old| old.meta()), new.meta()),
             };
-            let owner = parent(&**change.object())?;
-            (matters || ctx.family.placements.get(&owner).is_none()).then_some(owner)
+            let mut owners = concerned(change);
+            // Whoever has lost it needs another.
+            let moved = change.old.is_some() && change.new.is_some() && change.differs(parent);
+            owners.retain(|owner| matters || moved || ctx.family.placements.get(owner).is_none());
+            owners
         }),
         clusters(ctx),
     );

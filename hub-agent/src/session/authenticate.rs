@@ -2,6 +2,7 @@
 //! TLS handshake has verified. What the caller may do is decided elsewhere, from the MemberCluster it claims.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use fleet_runtime::client::answered;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use kube::{Api, Client, api::PostParams};
@@ -67,10 +68,9 @@ async fn review(client: &Client, token: &str, audiences: Option<Vec<String>>) ->
         },
         ..TokenReview::default()
     };
-    let answer = Api::all(client.clone())
-        .create(&PostParams::default(), &request)
-        .await
-        .map_err(Error::Review)?;
+    let reviews = Api::all(client.clone());
+    let answer = answered(reviews.create(&PostParams::default(), &request)).await;
+    let answer = answer.map_err(Error::Review)?;
     let status = answer.status.unwrap_or_default();
     let user = status.user.unwrap_or_default();
     match user.username {

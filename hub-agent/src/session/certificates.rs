@@ -10,6 +10,7 @@ use fleet_runtime::{
     Key,
     backoff::Backoff,
     cache::{self, Selection, Store},
+    client::answered,
     clock::Clock,
     logs,
 };
@@ -321,16 +322,15 @@ impl Renewal {
                     data: Some(new),
                     ..Secret::default()
                 };
-                self.api.create(&PostParams::default(), &secret).await
+                answered(self.api.create(&PostParams::default(), &secret)).await
             }
             Some(secret) => {
                 let patch = json!({
                     "metadata": { "resourceVersion": secret.metadata.resource_version },
                     "data": new,
                 });
-                self.api
-                    .patch(self.key.name(), &PatchParams::default(), &Patch::Merge(patch))
-                    .await
+                let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+                answered(self.api.patch(self.key.name(), &params, &patch)).await
             }
         };
         match answer {

@@ -8,6 +8,7 @@ use fleet_core::session::{
 use fleet_proto::convert::WorkRef;
 use fleet_runtime::{
     Key,
+    client::answered,
     writes::{Lane, Target},
 };
 use futures::{StreamExt, stream};
@@ -69,7 +70,8 @@ pub(super) async fn stopped(context: &Context, uid: &str, generation: i64) -> Re
             }
             Decision::ReadAgain => {
                 let api = Api::namespaced(deps.client.clone(), &context.live.cluster.namespace());
-                let imc = api.get(imc_key.name()).await.map_err(|error| Failure::of(&error))?;
+                let read = answered(api.get(imc_key.name())).await;
+                let imc = read.map_err(|error| Failure::of(&error))?;
                 deps.internals.wrote(imc);
                 fresh = true;
             }

@@ -4,16 +4,28 @@
 //! moment from a watch, so that a renewed certificate or client CA needs no restart. Handshakes run beside each
 //! other, bounded in number and time: a peer that never finishes one holds a slot for ten seconds and nothing else.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use rustls::ServerConfig;
 use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc, watch},
-    time::timeout,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    time::{Sleep, sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Peers that never finish cost a slot for a while each, so there are more than a thousand members that return at once
@@ -24,8 +36,77 @@ const READY_MAX: usize = 64;
 /// After `accept` fails (out of file descriptors), wait for connections to close instead of spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// A connection on which no session has been accepted by then is closed: nobody unknown keeps one.
+const ADMISSION: Duration = Duration::from_secs(30);
+
 /// A connection after its handshake.
-pub(crate) type Connection = TlsStream<TcpStream>;
+pub(crate) struct Connection {
+    stream: TlsStream<TcpStream>,
+    admitted: Arc<AtomicBool>,
+    /// Until when it must be admitted; none once that is past.
+    deadline: Option<Pin<Box<Sleep>>>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// What a service knows of its connection.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    pub(crate) tls: <TlsStream<TcpStream> as Connected>::ConnectInfo,
+    /// Set when a session on it is accepted.
+    pub(crate) admitted: Arc<AtomicBool>,
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        Peer {
+            tls: self.stream.connect_info(),
+            admitted: self.admitted.clone(),
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(cx).is_ready()
+        {
+            self.deadline = None;
+            if !self.admitted.load(Ordering::Relaxed) {
+                let late = io::Error::new(io::ErrorKind::TimedOut, "no session was accepted in time");
+                return Poll::Ready(Err(late));
+            }
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
 
 /// Binds `address`; the error names it.
 pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -38,10 +119,15 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 pub(crate) fn accept(
     listener: TcpListener,
     config: watch::Receiver<Option<Arc<ServerConfig>>>,
+    sessions_max: usize,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (send, receive) = mpsc::channel(READY_MAX);
     tokio::spawn(async move {
         let slots = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        // Two for each member: its connection, and the one before that is ending.
+        let places = Arc::new(Semaphore::new(
+            sessions_max.saturating_mul(2).saturating_add(HANDSHAKES_MAX),
+        ));
         loop {
             let accepted = tokio::select! {
                 () = send.closed() => return,
@@ -62,13 +148,25 @@ pub(crate) fn accept(
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
                 return;
             };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                tracing::warn!(%peer, "refused a connection: there are as many as there may be");
+                continue;
+            };
             let send = send.clone();
             tokio::spawn(async move {
                 let _slot = slot;
                 // Reports are small and latency counts.
                 let _ = stream.set_nodelay(true);
                 match timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await {
-                    Ok(Ok(connection)) => _ = send.send(Ok(connection)).await,
+                    Ok(Ok(stream)) => {
+                        let connection = Connection {
+                            stream,
+                            admitted: Arc::default(),
+                            deadline: Some(Box::pin(sleep(ADMISSION))),
+                            _place: place,
+                        };
+                        _ = send.send(Ok(connection)).await;
+                    }
                     Ok(Err(error)) => tracing::info!(%peer, %error, "TLS handshake failed"),
                     Err(_) => tracing::info!(%peer, "TLS handshake timed out"),
                 }

@@ -24,6 +24,7 @@ mod held;
 mod hello;
 mod listener;
 mod metrics;
+mod openings;
 mod outgoing;
 mod registry;
 mod reports;

@@ -110,17 +110,20 @@ impl Reports {
             let answer = Answer::because(Outcome::Unchanged, "older than what was processed");
             return Some((report.seq, report.work, answer));
         }
-        if let Some(waiting) = self.slots.get(&subject) {
+        let too_many = || Answer::because(Outcome::RetryLater, "too many reports are on the way");
+        let waiting = self.slots.get(&subject);
+        let freed = waiting.map_or(0, |waiting| waiting.lock().as_ref().map_or(0, |report| report.bytes));
+        if self.bytes.saturating_sub(freed).saturating_add(report.bytes) > BYTES_MAX.max(report.bytes) {
+            return Some((report.seq, report.work, too_many()));
+        }
+        if let Some(waiting) = waiting {
             self.bytes += report.bytes;
             let replaced = waiting.lock().replace(report)?;
             self.bytes = self.bytes.saturating_sub(replaced.bytes);
             return Some((replaced.seq, replaced.work, replaced_answer()));
         }
-        let full = self.slots.len() >= self.context.shared.deps.settings.limits.max_in_flight as usize
-            || self.bytes.saturating_add(report.bytes) > BYTES_MAX.max(report.bytes);
-        if full {
-            let answer = Answer::because(Outcome::RetryLater, "too many reports are on the way");
-            return Some((report.seq, report.work, answer));
+        if self.slots.len() >= self.context.shared.deps.settings.limits.max_in_flight as usize {
+            return Some((report.seq, report.work, too_many()));
         }
         self.bytes += report.bytes;
         self.start(subject, report);

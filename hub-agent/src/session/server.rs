@@ -13,10 +13,17 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{Request, Response, Status, Streaming, transport::server::Connected};
+use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Deps, authenticate, hello::Credential, listener, metrics::Measures, outgoing::Outgoing, registry::Registry, stream,
+    Deps, authenticate,
+    hello::Credential,
+    listener::{self, Peer},
+    metrics::Measures,
+    openings,
+    outgoing::Outgoing,
+    registry::Registry,
+    stream,
 };
 
 /// Token reviews at once. A thousand members that return together are through in seconds.
@@ -39,11 +46,9 @@ pub(super) struct Shared {
     pub(super) registry: Registry,
     pub(super) reviews: Semaphore,
     pub(super) places: Semaphore,
+    pub(super) openings: openings::Openings,
     pub(super) stop: CancellationToken,
 }
-
-/// What tonic knows of a connection.
-type Info = <listener::Connection as Connected>::ConnectInfo;
 
 struct Service {
     shared: Arc<Shared>,
@@ -63,15 +68,23 @@ impl FleetChannel for Service {
             .get("authorization")
             .and_then(|value| authenticate::bearer(value.to_str().ok()?))
             .map(str::to_owned);
-        let connection = request.extensions().get::<Info>();
+        let connection = request.extensions().get::<Peer>();
         let certificate = connection
-            .and_then(Info::peer_certs)
+            .and_then(|peer| peer.tls.peer_certs())
             .and_then(|chain| chain.first().cloned());
-        let peer = connection.and_then(|connection| connection.get_ref().remote_addr());
+        let peer = connection.and_then(|peer| peer.tls.get_ref().remote_addr());
+        let admitted = connection.map(|peer| peer.admitted.clone()).unwrap_or_default();
         let (out, receiver) = Outgoing::new(self.shared.deps.settings.send_timeout);
         let credential = Credential::new(token, certificate);
         // The answer's headers go out at once; the session's verdict follows as the first message.
-        let session = stream::run(self.shared.clone(), request.into_inner(), credential, out, peer);
+        let session = stream::run(
+            self.shared.clone(),
+            request.into_inner(),
+            credential,
+            out,
+            peer,
+            admitted,
+        );
         self.tasks.spawn(session);
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
@@ -94,6 +107,7 @@ pub async fn serve(
         registry: Registry::default(),
         reviews: Semaphore::new(REVIEWS_MAX),
         places: Semaphore::new(settings.sessions_max),
+        openings: openings::Openings::default(),
         stop: stop.clone(),
         deps,
     });
@@ -111,7 +125,10 @@ pub async fn serve(
         .initial_connection_window_size(2 * WINDOW_BYTES)
         .http2_max_header_list_size(HEADER_BYTES)
         .add_service(service)
-        .serve_with_incoming_shutdown(listener::accept(listener, tls), stop.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(
+            listener::accept(listener, tls, settings.sessions_max),
+            stop.clone().cancelled_owned(),
+        );
     let deps = &shared.deps;
     let registry = shared
         .registry

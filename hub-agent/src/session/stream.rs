@@ -1,6 +1,13 @@
 //! One stream from its first message to its last.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use fleet_core::session::{Answer, Outcome, bucket::Bucket};
 use fleet_proto::{
@@ -17,6 +24,7 @@ use super::{
     convert::{agent_report, properties_report, word, work_report},
     events::Events,
     hello::{Credential, Opened, fill_labels, open},
+    openings::Opening,
     outgoing::{Outgoing, Unreachable},
     registry::{Close, Live, verdict},
     reports::{Body, Context, Report, Reports},
@@ -35,19 +43,25 @@ pub(super) async fn run(
     credential: Credential,
     out: Outgoing,
     peer: Option<SocketAddr>,
+    admitted: Arc<AtomicBool>,
 ) {
     let opening = async {
         // Before anything is read: nobody unknown can make us hold a message.
         let caller = credential.judge(&shared).await.map_err(|close| (close, None))?;
-        let Ok(place) = shared.places.try_acquire() else {
-            let full = "this replica of the hub agent serves as many members as it may";
-            let close = Close {
-                retry_after: later(),
-                ..Close::new(RejectCode::Unavailable, full)
-            };
-            return Err((close, None));
+        let full = |why: &str| Close {
+            retry_after: later(),
+            ..Close::new(RejectCode::Unavailable, why)
+        };
+        // Whoever says nothing holds only what is his own.
+        let Some(opening) = Opening::begin(&shared.openings, &caller.user) else {
+            return Err((full("too many streams of this identity wait for their Hello"), None));
         };
         let hello = first(&shared, &mut incoming).await?;
+        drop(opening);
+        let Ok(place) = shared.places.try_acquire() else {
+            let why = "this replica of the hub agent serves as many members as it may";
+            return Err((full(why), Some(hello.member_cluster)));
+        };
         let opened = open(&shared, &caller, &hello).await;
         match opened {
             Ok(opened) => Ok((place, hello, caller, opened)),
@@ -62,6 +76,7 @@ pub(super) async fn run(
     match opened {
         Ok((_place, hello, caller, Opened { live, accept })) => {
             shared.measures.hello("accepted");
+            admitted.store(true, Ordering::Relaxed);
             let (member, session) = (live.cluster.as_str(), live.id.session);
             let (build, instance) = (&hello.build_version, &hello.instance_id);
             tracing::info!(member, session, ?peer, build, instance, "Member connected");

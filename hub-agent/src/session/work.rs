@@ -106,11 +106,13 @@ fn body(work: &HeldWork, status: &WorkStatus) -> Value {
 /// Reads a Work past the cache, into the cache.
 pub(super) async fn read(shared: &Shared, key: &Key) -> Result<Option<Arc<HeldWork>>, Failure> {
     let api: Api<HeldWork> = Api::namespaced(shared.deps.client.clone(), key.namespace().unwrap_or_default());
+    // Of before the question: what comes meanwhile is another one.
+    let before = shared.deps.works.get(key);
     let read = answered(api.get_opt(key.name())).await;
     let work = read.map_err(|error| Failure::of(&error))?;
     if work.is_none() {
         // Gone for the API server: gone for us, whatever the watch has shown so far.
-        if let Some(old) = shared.deps.works.get(key) {
+        if let Some(old) = before {
             shared.deps.works.deleted(key, old.metadata.uid.as_deref());
         }
     }

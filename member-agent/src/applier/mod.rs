@@ -211,6 +211,11 @@ impl Applying {
 
     /// Applies, until told to stop.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        // Between two terms of this process another may have led: nothing that is remembered is trusted, and whatever
+        // was under way when the last one ended is looked at again.
+        self.works.rest();
+        self.applied.rest();
+        self.queue.take_back();
         let applied: Api<PartialObjectMeta<AppliedWork>> = Api::all(self.objects.client().clone());
         let feed_works = async {
             let mut changes = self.works.subscribe();

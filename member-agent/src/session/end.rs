@@ -89,6 +89,12 @@ impl End {
         )
     }
 
+    /// Whether the hub knows no cluster that we could speak for. Alone it may be a mistake in an identity.
+    pub(super) fn denies(&self) -> bool {
+        let code = RejectCode::PermissionDenied;
+        matches!(self, Self::Rejected { code: said, .. } if *said == code)
+    }
+
     /// Whether somebody else speaks for this cluster, or nobody may: we must not apply until the hub accepts us again.
     pub(super) fn bars(&self) -> bool {
         matches!(

@@ -24,8 +24,9 @@ use fleet_core::session::backoff::Backoff;
 use fleet_proto::{
     PROTOCOL_VERSION,
     convert::{Accept, AgentType, Hello},
+    limits,
 };
-use fleet_runtime::{clock::Clock, health::Check};
+use fleet_runtime::{cache, clock::Clock, health::Check};
 use jiff::SignedDuration;
 use tokio::{
     sync::{Notify, watch},
@@ -71,6 +72,8 @@ pub struct Context {
     pub phase: watch::Receiver<Phase>,
     /// How this cluster's API server is.
     pub health: watch::Receiver<Option<Healthy>>,
+    /// How the watch of what the hub asks is doing.
+    pub hub_watch: watch::Receiver<cache::State>,
     /// What this cluster says about itself.
     pub properties: watch::Receiver<Option<Arc<Report>>>,
     /// Told with every heartbeat.
@@ -96,6 +99,8 @@ pub async fn run(mut context: Context) {
         context.measures.clone(),
         context.clock.clone(),
     );
+    // The last term may have ended in the middle of a session.
+    context.outgoing.disconnected();
     let mut backoff = Backoff::default();
     let mut before: Option<End> = None;
     loop {
@@ -110,7 +115,7 @@ pub async fn run(mut context: Context) {
         } else {
             tracing::warn!(reason = end.reason(), "{end}");
         }
-        if end.bars()
+        if (end.bars() || end.denies() && context.is_forbidden())
             && let Some(imc) = context.seen.borrow().imc()
         {
             context.barred.send_replace(Some(Barred {
@@ -155,8 +160,17 @@ async fn attempt(context: &mut Context, reports: &mut Reports, backoff: &mut Bac
 }
 
 impl Context {
+    /// Whether we may not read either what the hub asks of us.
+    fn is_forbidden(&self) -> bool {
+        let forbidden = cache::Reason::Forbidden;
+        matches!(&*self.hub_watch.borrow(), cache::State::Failing { reason, .. } if *reason == forbidden)
+    }
+
     fn hello(&self) -> Hello {
-        let Known { works, orphans } = self.applier.known();
+        let Known { mut works, mut orphans } = self.applier.known();
+        // The hub takes no more; the metric has them all.
+        works.truncate(limits::WORKS);
+        orphans.truncate(limits::ORPHANS);
         Hello {
             member_cluster: self.settings.cluster.to_string(),
             agent_type: AgentType::MemberAgent,

@@ -1,6 +1,6 @@
 //! One accepted session, from Accept to its end.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet_core::session::{bucket::Bucket, outbox::Settled, seen::Subject};
 use fleet_proto::{
@@ -23,8 +23,9 @@ use crate::{
 struct Window {
     messages: Bucket,
     bytes: Bucket,
-    on_the_way: u32,
-    most: u32,
+    /// What the hub has not answered yet.
+    on_the_way: BTreeSet<u64>,
+    most: usize,
     /// Full until then.
     until: Option<Instant>,
 }
@@ -44,8 +45,8 @@ impl Window {
                 burst(said.bytes_per_second, limits::BYTES_BURST),
                 now,
             ),
-            on_the_way: 0,
-            most: said.max_in_flight.max(1),
+            on_the_way: BTreeSet::new(),
+            most: said.max_in_flight.max(1) as usize,
             until: None,
         }
     }
@@ -59,6 +60,11 @@ impl Window {
                 self.until = Some(self.until.map_or(until, |known| known.max(until)));
             }
         }
+    }
+
+    /// Whether another report may be on the way.
+    fn is_open(&self) -> bool {
+        self.on_the_way.len() < self.most
     }
 
     fn paused(&mut self) -> bool {
@@ -105,19 +111,23 @@ pub(super) async fn converse(context: &mut Context, reports: &mut Reports, link:
                 context.beat.notify_one();
                 Some((MemberMessage::Heartbeat(context.heartbeat()), false))
             } else {
-                let open = window.on_the_way < window.most;
-                context.outgoing.next(seq + 1, context.clock.now(), open)
+                context.outgoing.next(seq + 1, context.clock.now(), window.is_open())
             };
             let Some((body, answered)) = body else { break };
             seq += 1;
-            window.on_the_way += u32::from(answered);
+            if answered {
+                window.on_the_way.insert(seq);
+            }
             let bytes = put(permit, seq, accept.session, body);
             window.sent(bytes, context.clock.now());
         }
+        // Where nothing may be sent there is nothing to wake up for.
+        let may_send = window.is_open() && window.until.is_none();
+        let retry = context.outgoing.next_retry().filter(|_| may_send);
         let wake = [
             beating.then(|| beats.next()),
             window.until,
-            context.outgoing.next_retry().map(|at| context.instant(at)),
+            retry.map(|at| context.instant(at)),
         ];
         let wake = wake.into_iter().flatten().min();
         tokio::select! {
@@ -176,9 +186,8 @@ fn heard(context: &mut Context, reports: &mut Reports, window: &mut Window, mess
         }
         HubMessage::Ack(ack) => {
             let settled = reports.answered(&ack);
-            if settled != Settled::Stray {
-                window.on_the_way = window.on_the_way.saturating_sub(1);
-            }
+            // Also of a report whose subject is forgotten by now.
+            window.on_the_way.remove(&ack.seq);
             if let Settled::Done(subject) | Settled::Again(subject) | Settled::Trim(subject) = &settled
                 && matches!(subject, Subject::Work(_) | Subject::Claim(_) | Subject::Cleanup(_))
             {

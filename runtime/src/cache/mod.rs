@@ -312,6 +312,12 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         self.update(|table, diffs| table.gone(key, uid, 0, diffs));
     }
 
+    /// It was not watched for a while: what it has may be old, and counts only when the next list is complete.
+    pub fn rest(&self) {
+        self.0.synced.send_replace(false);
+        self.set_state(State::Starting);
+    }
+
     /// Resolves when the first list is complete. Nothing may be deleted or judged before.
     pub async fn synced(&self) {
         // The sender lives as long as the store.

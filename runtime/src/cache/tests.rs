@@ -112,6 +112,16 @@ fn a_list_that_breaks_off_deletes_nothing() {
     assert_eq!(world.heard(), ["a deleted"]);
 }
 
+#[tokio::test]
+async fn what_was_not_watched_for_a_while_counts_after_the_next_list() {
+    let world = World::listed(&[object("a", "1", 1, "x"), object("b", "2", 2, "x")], 5);
+    world.store.rest();
+    assert!(!world.store.is_synced());
+    world.list(&[object("b", "2", 2, "x")], 9);
+    world.store.synced().await;
+    assert_eq!((world.sees("a"), world.sees("b")), (None, Some(2)));
+}
+
 #[test]
 fn a_late_answer_does_not_go_back_behind_a_list_under_way() {
     let world = World::listed(&[object("a", "1", 1, "x")], 5);

@@ -99,6 +99,7 @@ impl Hub {
             writer: Writer::new(client, writes, "hub-agent"),
             events,
             cycles: crate::scheduler::Measures::new(&metrics),
+            steps: super::steps::Measures::new(&metrics),
             clock,
             settings: Settings {
                 rules: Rules::default(),

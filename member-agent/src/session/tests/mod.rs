@@ -3,8 +3,9 @@ mod hub;
 use std::{fs, path::PathBuf};
 
 use fleet_api::conditions::member_agent::Healthy;
-use fleet_proto::convert::{FromMember, HubMessage, MemberMessage, Outcome, RejectCode, Status};
-use fleet_runtime::{health::Health, metrics::Metrics};
+use fleet_core::session::seen::Subject;
+use fleet_proto::convert::{FromMember, HubMessage, MemberMessage, Outcome, RejectCode, Status, WorkRef};
+use fleet_runtime::{cache, health::Health, metrics::Metrics};
 use tokio::{task::JoinHandle, time::timeout};
 
 use self::hub::{Certificates, Hub, PATIENCE, proxy, slow_line};
@@ -20,6 +21,8 @@ struct Member {
     seen: watch::Sender<Seen>,
     phase: watch::Sender<Phase>,
     health: watch::Sender<Option<Healthy>>,
+    hub_watch: watch::Sender<cache::State>,
+    outgoing: Arc<Outgoing>,
     properties: watch::Sender<Option<Arc<Report>>>,
     barred: watch::Receiver<Option<Barred>>,
     ready: Health,
@@ -56,9 +59,11 @@ impl Member {
         let (seen, seen_rx) = watch::channel(Seen::Present(imc.clone()));
         let (phase, phase_rx) = watch::channel(Phase::Joined(imc));
         let (health, health_rx) = watch::channel(Some(Healthy::Healthy));
+        let (hub_watch, hub_watch_rx) = watch::channel(cache::State::Watching);
         let (properties, properties_rx) = watch::channel(Some(report("1")));
         let (barred_tx, barred) = watch::channel(None);
         let (ready, metrics) = (Health::default(), Metrics::new());
+        let outgoing = Arc::new(Outgoing::default());
         let context = Context {
             settings: Arc::new(settings),
             credential,
@@ -69,9 +74,10 @@ impl Member {
             seen: seen_rx,
             phase: phase_rx,
             health: health_rx,
+            hub_watch: hub_watch_rx,
             properties: properties_rx,
             beat: Arc::new(Notify::new()),
-            outgoing: Arc::new(Outgoing::default()),
+            outgoing: outgoing.clone(),
             applier: Arc::new(NoWorks),
             barred: barred_tx,
             check: ready.check("session"),
@@ -83,6 +89,8 @@ impl Member {
             seen,
             phase,
             health,
+            hub_watch,
+            outgoing,
             properties,
             barred,
             ready,
@@ -313,6 +321,55 @@ async fn a_refused_member_knocks_again_and_pauses_only_when_it_must() {
     peer.accept(10).await;
     member.wait_ready(true).await;
     assert!(member.barred.borrow().is_none());
+}
+
+/// What a member meets that was removed while nobody could reach it: its MemberCluster is gone, and its rights with it.
+#[tokio::test]
+async fn a_member_that_may_neither_speak_nor_read_pauses() {
+    let (mut hub, member) = hub().await;
+    member.hub_watch.send_replace(cache::State::Failing {
+        reason: cache::Reason::Forbidden,
+        message: "forbidden".to_owned(),
+    });
+    let mut peer = hub.peer().await;
+    peer.hello().await;
+    peer.reject(RejectCode::PermissionDenied).await;
+    let mut barred = member.barred.clone();
+    let why = timeout(PATIENCE, barred.wait_for(Option::is_some)).await;
+    assert!(why.is_ok_and(|barred| barred.is_ok()));
+    let mut peer = hub.peer().await;
+    peer.accept(1).await;
+    timeout(PATIENCE, barred.wait_for(Option::is_none))
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn reports_that_were_forgotten_on_their_way_take_no_room() {
+    let (mut hub, member) = hub().await;
+    let mut peer = hub.peer().await;
+    peer.accept(1).await;
+    let mut answered = 0;
+    while answered < 2 * fleet_proto::limits::IN_FLIGHT {
+        let work = WorkRef {
+            name: format!("w{answered}"),
+            uid: "u".to_owned(),
+        };
+        let subject = Subject::Claim(work.name.clone());
+        member.outgoing.report(subject.clone(), MemberMessage::Claim(work));
+        let claim = loop {
+            let message = peer.report().await;
+            if matches!(message.body, MemberMessage::Claim(_)) {
+                break message;
+            }
+            peer.ack(&message, Outcome::Persisted).await;
+        };
+        // The watch was faster than the answer.
+        member.outgoing.forget(&subject);
+        peer.ack(&claim, Outcome::Persisted).await;
+        answered += 1;
+    }
 }
 
 #[tokio::test]

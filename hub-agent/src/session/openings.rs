@@ -1,0 +1,62 @@
+//! Streams that have shown a credential and not yet said whom they speak for. Any ServiceAccount of the hub can open them, so
+//! none may hold the places of others.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+/// How many streams of one identity may wait for their Hello: a member has one, and one that is ending.
+const OPENINGS_MAX: usize = 16;
+
+/// Streams that wait for their Hello, by identity.
+pub(super) type Openings = Mutex<HashMap<String, usize>>;
+
+/// One of them, until it is dropped.
+pub(super) struct Opening<'a> {
+    all: &'a Openings,
+    user: &'a str,
+}
+
+impl<'a> Opening<'a> {
+    /// One more, unless the identity has as many as it may.
+    pub(super) fn begin(all: &'a Openings, user: &'a str) -> Option<Self> {
+        let mut open = all.lock();
+        let count = open.entry(user.to_owned()).or_default();
+        if *count >= OPENINGS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Self { all, user })
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut open = self.all.lock();
+        if let Some(count) = open.get_mut(self.user) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_holds_only_its_own_places() {
+        let all = Openings::default();
+        let mine: Vec<_> = (0..OPENINGS_MAX).filter_map(|_| Opening::begin(&all, "mine")).collect();
+        assert_eq!(mine.len(), OPENINGS_MAX);
+        assert!(Opening::begin(&all, "mine").is_none());
+        let other = Opening::begin(&all, "other");
+        assert!(other.is_some());
+        drop(mine);
+        assert!(Opening::begin(&all, "mine").is_some());
+        drop(other);
+        assert!(all.lock().is_empty());
+    }
+}
