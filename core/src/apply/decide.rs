@@ -340,6 +340,31 @@ pub fn settle(now: &Situation<'_>, step: &Step, answer: Result<&Value, &str>) ->
     }
 }
 
+/// Whether the object in `now`, which is the answer to `patch`, is as the manifest says. A patch without a lock meets
+/// whatever somebody else has written meanwhile. What would only be sent again is as good as it gets: the API server has a
+/// word of its own for it.
+pub fn came_out(now: &Situation<'_>, patch: &Patch) -> bool {
+    let Live::Found(live) = now.live else { return true };
+    if !now.owner.owns(live) {
+        return false;
+    }
+    let prepared = prepare(now.manifest, now.owner, &now.strategy.type_);
+    match client_side(now, live, &prepared) {
+        Step::Patch(again) => locks(now) || is_part(&again.body, &patch.body),
+        _ => true,
+    }
+}
+
+/// Whether all of `part` is in `whole`.
+fn is_part(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Object(part), Value::Object(whole)) => part
+            .iter()
+            .all(|(key, value)| whole.get(key).is_some_and(|other| is_part(value, other))),
+        _ => part == whole,
+    }
+}
+
 /// What to remember after a successful call, for [`Situation::last`].
 pub fn record(now: &Situation<'_>, object: &Value) -> LastApplied {
     LastApplied {

@@ -21,5 +21,4 @@ pub mod owners;
 pub mod prepare;
 pub mod requeue;
 pub mod status;
-pub mod trim;
 pub mod waves;

@@ -1,22 +1,17 @@
-//! A report about a Work, merged with the status that is stored, and trimmed to what an object may weigh.
+//! A report about a Work, merged with the status that is stored.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use fleet_api::conditions::{self, manifest, work as words};
 use fleet_api::names::manifest_identity;
 use fleet_api::placement::{
-    BackReportedStatus, DiffDetails, DriftDetails, ManifestCondition, PatchDetail, Work, WorkResourceIdentifier,
-    WorkStatus,
+    BackReportedStatus, DiffDetails, DriftDetails, ManifestCondition, PatchDetail, WorkResourceIdentifier, WorkStatus,
 };
 use fleet_api::raw::RawJson;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::said::{Said, clamped};
-
-/// The JSON of a whole Work may have this many bytes.
-pub const WORK_BYTES: usize = 1_415_578;
 
 /// A refresh of observation times alone is stored at most this often.
 pub const REFRESH_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -133,15 +128,21 @@ fn entry(
         None => {}
     }
     let mirrored = report.mirrored.as_ref().filter(|_| mirror);
+    // A report without one could not look: what was seen last stays.
+    let kept = before
+        .and_then(|before| before.back_reported_status.clone())
+        .filter(|_| mirror);
     ManifestCondition {
         identifier: report.identifier.clone(),
         conditions: report.conditions.iter().map(|s| s.merged(stored, now)).collect(),
         drift_details,
         diff_details,
-        back_reported_status: mirrored.map(|m| BackReportedStatus {
-            observed_status: Some(m.json.clone()),
-            observation_time: clamped(m.observed_at, now),
-        }),
+        back_reported_status: mirrored
+            .map(|m| BackReportedStatus {
+                observed_status: Some(m.json.clone()),
+                observation_time: clamped(m.observed_at, now),
+            })
+            .or(kept),
     }
 }
 
@@ -194,71 +195,6 @@ impl<'a> Old<'a> {
 fn key(id: &WorkResourceIdentifier) -> String {
     manifest_identity(&id.group, &id.version, &id.kind, &id.namespace, &id.name)
         .unwrap_or_else(|| format!("#{}", id.ordinal))
-}
-
-/// Trims a status so that the Work with it fits, and says so in `StatusTrimmed`.
-pub fn trim(work: &Work, status: &mut WorkStatus, generation: i64, now: Timestamp) {
-    let kept = conditions::find(&status.conditions, words::StatusTrimmed::TYPE).cloned();
-    conditions::remove(&mut status.conditions, words::StatusTrimmed::TYPE);
-    let size = bytes(work, status);
-    if size <= WORK_BYTES {
-        return;
-    }
-    for entry in &mut status.manifest_conditions {
-        entry.back_reported_status = None;
-        if let Some(drift) = &mut entry.drift_details {
-            summarize(&mut drift.observed_drifts);
-        }
-        if let Some(diff) = &mut entry.diff_details {
-            summarize(&mut diff.observed_diffs);
-        }
-    }
-    let state = words::StatusTrimmed::Oversized {
-        over: size - WORK_BYTES,
-        limit: WORK_BYTES,
-    };
-    status.conditions.extend(kept);
-    conditions::set(&mut status.conditions, &state, generation, now);
-}
-
-fn summarize(details: &mut Vec<PatchDetail>) {
-    let Some(first) = details.first() else { return };
-    let path = match details.len() {
-        1 => first.path.clone(),
-        n => format!("{} and {} more path(s)", first.path, n - 1),
-    };
-    *details = vec![PatchDetail {
-        path,
-        value_in_member: "(omitted)".into(),
-        value_in_hub: "(omitted)".into(),
-    }];
-}
-
-/// Bytes of the Work's JSON with this status, counted without building it.
-fn bytes(work: &Work, status: &WorkStatus) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
-            self.0 += chunk.len();
-            Ok(chunk.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let count = |value: &dyn Fn(&mut Count) -> serde_json::Result<()>| {
-        let mut counter = Count(0);
-        value(&mut counter).map_or(0, |()| counter.0)
-    };
-    let with_old = count(&|c| serde_json::to_writer(c, work));
-    let old = work
-        .status
-        .as_ref()
-        .map_or(0, |s| count(&|c| serde_json::to_writer(c, s)));
-    let new = count(&|c| serde_json::to_writer(c, status));
-    // `,"status":` when there was none before.
-    let key = if work.status.is_none() { 10 } else { 0 };
-    with_old - old + new + key
 }
 
 /// Whether a status differs from the stored one by more than observation times that are fresh enough.

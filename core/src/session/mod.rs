@@ -22,6 +22,7 @@ pub mod merge;
 pub mod outbox;
 pub mod said;
 pub mod seen;
+pub mod trim;
 pub mod work;
 
 /// What becomes of a report. The hub says it only after the API server has accepted what was to be written.

@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 
 use super::merge::{self, Details, ManifestReport};
 use super::said::Said;
+use super::trim::trim;
 use super::{Decision, Outcome};
 
 /// Condition types that a member reports, on Works and on manifests. `StatusTrimmed` is the hub's.
@@ -99,7 +100,7 @@ pub fn persist(work: Option<&Work>, report: &WorkReport, live: bool, now: Timest
         }
     };
     if report.phase == Phase::Result {
-        merge::trim(work, &mut status, generation, now);
+        trim(work, &mut status, generation, now);
     }
     if !merge::worth_writing(stored, &status, now) && work.status.is_some() {
         return Decision::answer(Outcome::Unchanged, "");

@@ -121,7 +121,7 @@ impl Applying {
         };
         let live = match self.objects.get(&place).await {
             Found::Absent => return true,
-            Found::Failed(_) => return false,
+            Found::Failed(_) | Found::Unserved(_) => return false,
             Found::Object(live) => live,
         };
         if !owner.owns(&live) {
@@ -163,7 +163,7 @@ impl Applying {
                     None if owner.shares(&live) => continue,
                     None => finalizers(&live),
                 },
-                Found::Failed(error) => error,
+                Found::Failed(error) | Found::Unserved(error) => error,
                 Found::Object(_) | Found::Absent => continue,
             };
             remaining += 1;

@@ -30,6 +30,8 @@ pub(super) struct Held {
     pub(super) work_uid: String,
     pub(super) generation: i64,
     pub(super) spec_digest: String,
+    /// [`Seen::content`](super::works::Seen) of the Work that was last looked at.
+    pub(super) content: u64,
     pub(super) owner_uid: String,
     pub(super) inventory: Inventory,
     /// Digest of the AppliedWork's status as it was last written.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::raw::RawJson;
-use fleet_runtime::logs;
-use kube::{Client, core::ApiResource};
+use fleet_runtime::{client::answered, logs};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::{Api, Client, api::ListParams, core::ApiResource};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
@@ -81,16 +82,68 @@ impl Kinds {
                 format!("{group}/{version}")
             };
             let answer = if group.is_empty() {
-                self.client.list_core_api_resources(&version).await
+                answered(self.client.list_core_api_resources(&version)).await
             } else {
-                self.client.list_api_group_resources(&api_version).await
+                answered(self.client.list_api_group_resources(&api_version)).await
             };
             let served = match answer {
                 Ok(list) => Ok(served(&group, &version, list.resources)),
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(Served::new()),
                 Err(error) => Err(logs::chain(&error).to_string()),
             };
-            self.known.lock().insert(api_version, served);
+            let mut known = self.known.lock();
+            // What others need stays known although one kind could not be looked for.
+            if served.is_ok() || !matches!(known.get(&api_version), Some(Ok(_))) {
+                known.insert(api_version, served);
+            }
+        }
+    }
+
+    /// Where a kind is served that is not in the version that is known of it.
+    pub(super) async fn elsewhere(&self, gvk: &Gvk) -> Elsewhere {
+        if gvk.group.is_empty() {
+            let known = self.known.lock();
+            return match known.get(&gvk.version) {
+                Some(Ok(_)) => Elsewhere::Nowhere,
+                _ => Elsewhere::Unknown,
+            };
+        }
+        let Ok(groups) = answered(self.client.list_api_groups()).await else {
+            return Elsewhere::Unknown;
+        };
+        let Some(group) = groups.groups.into_iter().find(|group| group.name == gvk.group) else {
+            return self.unlisted(&gvk.group).await;
+        };
+        for version in group.versions {
+            let other = Gvk {
+                version: version.version,
+                ..gvk.clone()
+            };
+            self.learn([other.clone()]).await;
+            if let Ok(kind) = self.find(&other) {
+                return Elsewhere::Served(kind);
+            }
+            if !matches!(self.known.lock().get(&other.api_version()), Some(Ok(_))) {
+                return Elsewhere::Unknown;
+            }
+        }
+        Elsewhere::Nowhere
+    }
+
+    /// A group that is not listed is gone, unless its API server only does not answer.
+    async fn unlisted(&self, group: &str) -> Elsewhere {
+        let services: Api<APIService> = Api::all(self.client.clone());
+        let Ok(services) = answered(services.list(&ListParams::default())).await else {
+            return Elsewhere::Unknown;
+        };
+        let of_group = |service: &APIService| {
+            let spec = service.spec.as_ref();
+            spec.is_some_and(|spec| spec.group.as_deref() == Some(group))
+        };
+        if services.items.iter().any(of_group) {
+            Elsewhere::Unknown
+        } else {
+            Elsewhere::Nowhere
         }
     }
 
@@ -107,10 +160,20 @@ impl Kinds {
         }
     }
 
-    /// A definition has come, gone or changed: what is known of custom kinds may be wrong.
-    pub(super) fn forget(&self) {
-        self.known.lock().clear();
+    /// The API server does not serve what is known of this kind's version.
+    pub(super) fn forget(&self, gvk: &Gvk) {
+        self.known.lock().remove(&gvk.api_version());
     }
+}
+
+/// Where a kind is served.
+pub(super) enum Elsewhere {
+    /// In another version.
+    Served(Kind),
+    /// Its definition is gone, and its objects with it.
+    Nowhere,
+    /// That cannot be told now.
+    Unknown,
 }
 
 fn served(

@@ -11,8 +11,8 @@ use fleet_core::apply::{
 use futures::{StreamExt as _, stream};
 
 use super::{
-    kinds::{Gvk, Kinds},
-    objects::{Objects, Place},
+    kinds::{Elsewhere, Gvk, Kind, Kinds},
+    objects::{Found, Objects, Place},
 };
 
 const AT_ONCE: usize = 8;
@@ -67,14 +67,23 @@ async fn one(
 ) -> Fate {
     let place = match place(kinds, id) {
         Ok(place) => place,
-        Err(error) => return Fate::Failed(error),
+        Err(error) => match kinds.elsewhere(&gvk(id)).await {
+            Elsewhere::Served(kind) => at(kind, id),
+            Elsewhere::Nowhere => return Fate::Forget(Confirmed::Gone),
+            Elsewhere::Unknown => return Fate::Failed(error),
+        },
     };
     let live = objects.get(&place).await;
+    if let Found::Unserved(error) = live {
+        // Looked for anew in the next round.
+        kinds.forget(&gvk(id));
+        return Fate::Failed(error);
+    }
     let outcome = match removal(live.as_live(), owner, current) {
         Removal::Forget(confirmed) => return Fate::Forget(confirmed),
         Removal::Keep => {
             return match live {
-                super::objects::Found::Failed(error) => Fate::Failed(error),
+                Found::Failed(error) => Fate::Failed(error),
                 _ => Fate::Keep,
             };
         }
@@ -104,11 +113,15 @@ pub(super) fn gvk(id: &WorkResourceIdentifier) -> Gvk {
 
 /// Where an object of the inventory is, if its kind is known.
 pub(super) fn place(kinds: &Kinds, id: &WorkResourceIdentifier) -> Result<Place, String> {
-    Ok(Place {
-        kind: kinds.find(&gvk(id))?,
+    Ok(at(kinds.find(&gvk(id))?, id))
+}
+
+fn at(kind: Kind, id: &WorkResourceIdentifier) -> Place {
+    Place {
+        kind,
         namespace: id.namespace.clone(),
         name: id.name.clone(),
-    })
+    }
 }
 
 /// An object as people name it.

@@ -10,6 +10,8 @@ use fleet_core::apply::{
     clean::ReservedKeys,
     compare::DryRun,
     decide::{self, LastApplied, Live, Situation, Step, Verdict},
+    identify::Manifest,
+    merge::Patch,
     owners::Owner,
     prepare::prepare,
 };
@@ -51,6 +53,18 @@ pub(super) struct Done {
     pub(super) contested: Option<Hold>,
     /// The API server does not know the resource although discovery said so.
     pub(super) unserved: bool,
+}
+
+impl Done {
+    /// What a manifest came to that cannot be looked at further.
+    pub(super) fn failed(manifest: &Manifest) -> Self {
+        Self {
+            kept: Kept::failed(manifest),
+            version: 0,
+            contested: None,
+            unserved: false,
+        }
+    }
 }
 
 /// What does the work.
@@ -156,7 +170,7 @@ async fn take(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, step: &Ste
             }
             refused => refused,
         },
-        Step::Create(object) => match create(tools, job, so_far, object).await {
+        Step::Create(object) => match tools.objects.create(place, object).await {
             Err(refusal) if refusal.code == 409 || so_far.unseen => {
                 // It is there after all, or somebody was faster: it is looked at like any other.
                 so_far.unseen = false;
@@ -170,8 +184,12 @@ async fn take(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, step: &Ste
             answer => answer,
         },
         Step::Patch(patch) => {
-            note_overwrite(job, so_far);
             match tools.objects.patch(place, patch).await {
+                // Somebody else was there between looking and patching: the rest is patched too.
+                Ok(object) if !came_out(tools, job, so_far, patch, &object) => {
+                    so_far.live = Found::Object(object);
+                    return None;
+                }
                 // Deleted meanwhile. Or only right for the version it was made from, and nobody asked for that lock but us.
                 Err(refusal) if refusal.code == 404 || refusal.code == 409 && patch.locked => {
                     so_far.live = tools.objects.get(place).await;
@@ -185,7 +203,6 @@ async fn take(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, step: &Ste
             force,
             migrated_managers,
         } => {
-            note_overwrite(job, so_far);
             if let (Some(managers), Some(live)) = (migrated_managers, so_far.live.object()) {
                 match tools.objects.set_managers(place, live, managers).await {
                     Ok(live) => so_far.live = Found::Object(live),
@@ -199,7 +216,7 @@ async fn take(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, step: &Ste
         Step::Nothing => Ok(so_far.live.object().cloned().unwrap_or_default()),
         Step::Hold(_) | Step::Done(_) => return None,
     };
-    if matches!(step, Step::Create(_)) && answer.as_ref().is_err_and(|refusal| refusal.code == 404) {
+    if matches!(step, Step::Create(_)) && answer.as_ref().is_err_and(Refusal::is_unserved) {
         so_far.unserved = true;
     }
     Some(settle(tools, job, so_far, step, answer))
@@ -218,7 +235,9 @@ fn settle(
         Err(refusal) => decide::settle(&situation, step, Err(&refusal.text)),
     };
     if let Ok(object) = answer {
-        so_far.last = Some(decide::record(&situation, &object));
+        let last = decide::record(&situation, &object);
+        note_overwrite(job, so_far, step, &object);
+        so_far.last = Some(last);
         so_far.live = Found::Object(object);
     }
     verdict
@@ -268,14 +287,20 @@ fn unchanged(job: &Job<'_>, so_far: &Progress) -> bool {
     so_far.last.as_ref().is_some_and(|last| last.digest == digest)
 }
 
-async fn create(tools: Tools<'_>, job: &Job<'_>, so_far: &mut Progress, object: &Value) -> Result<Value, Refusal> {
-    note_overwrite(job, so_far);
-    tools.objects.create(&job.place, object).await
+/// Whether the object that a patch was answered with is what was wanted.
+fn came_out(tools: Tools<'_>, job: &Job<'_>, so_far: &Progress, patch: &Patch, object: &Value) -> bool {
+    let situation = Situation {
+        live: Live::Found(object),
+        ..situation(tools, job, so_far)
+    };
+    decide::came_out(&situation, patch)
 }
 
-/// A write of what was written before means that somebody else has changed the object since.
-fn note_overwrite(job: &Job<'_>, so_far: &mut Progress) {
-    if so_far.contested.is_some() || !unchanged(job, so_far) {
+/// A write of what was written before that changes the object means that somebody else had changed it since.
+fn note_overwrite(job: &Job<'_>, so_far: &mut Progress, step: &Step, answer: &Value) {
+    let writes = matches!(step, Step::Create(_) | Step::Patch(_) | Step::ServerSideApply { .. });
+    let changed = version(answer) != so_far.live.object().map_or(0, version);
+    if !writes || !changed || so_far.contested.is_some() || !unchanged(job, so_far) {
         return;
     }
     // Deleted by somebody else, it has no managers to name.

@@ -114,6 +114,8 @@ pub struct Known {
 
 /// At most one report per Work and second is repeated because somebody else has changed what the hub stores.
 const REPAIR_AFTER: Duration = Duration::from_secs(1);
+/// How soon a status that was too large in its shortest form is tried again.
+const TOO_LARGE_PAUSE: Duration = Duration::from_mins(1);
 /// Works at the same time.
 const WORKS_AT_ONCE: usize = 8;
 
@@ -373,13 +375,20 @@ impl Applier for Applying {
                     }
                 }
             }
-            // Without the details it may fit.
+            // Without the details it may fit. What does not even then is tried again from time to time.
             Outcome::TooLarge => {
-                if let Some(said) = self.said.lock().get_mut(&work.name) {
-                    said.lean = true;
-                }
+                let mut said = self.said.lock();
+                let was_lean = said
+                    .get_mut(&work.name)
+                    .is_some_and(|said| std::mem::replace(&mut said.lean, true));
+                drop(said);
                 self.again.lock().insert(work.name.clone());
-                self.queue.add(work.name.clone());
+                if was_lean {
+                    tracing::error!(work = work.name, "The status of the Work is too large for the hub");
+                    self.queue.add_after(work.name.clone(), TOO_LARGE_PAUSE);
+                } else {
+                    self.queue.add(work.name.clone());
+                }
             }
             // The hub's view of the Work is another than ours: look again in a moment.
             Outcome::NotDeleting => self.queue.add_at(work.name.clone(), Instant::now() + REPAIR_AFTER),

@@ -33,6 +33,8 @@ pub(super) struct Refusal {
     pub(super) code: u16,
     /// The API server's words.
     pub(super) text: String,
+    /// It is about an object that is not there, by name.
+    names_object: bool,
     retry_after: Option<SignedDuration>,
 }
 
@@ -42,6 +44,8 @@ impl Refusal {
             kube::Error::Api(status) => Self {
                 code: status.code,
                 text: status.message.clone(),
+                names_object: status.reason == "NotFound"
+                    && status.details.as_ref().is_some_and(|details| !details.name.is_empty()),
                 retry_after: status
                     .details
                     .as_ref()
@@ -51,9 +55,17 @@ impl Refusal {
             other => Self {
                 code: 0,
                 text: logs::chain(&other).to_string(),
+                names_object: false,
                 retry_after: None,
             },
         }
+    }
+}
+
+impl Refusal {
+    /// Whether the API server does not serve the resource, which says nothing about objects.
+    pub(super) fn is_unserved(&self) -> bool {
+        self.code == 404 && !self.names_object
     }
 }
 
@@ -78,6 +90,8 @@ pub(super) enum Found {
     Absent,
     Object(Value),
     Failed(String),
+    /// Its version is not served, or not at the moment.
+    Unserved(String),
 }
 
 impl Found {
@@ -85,14 +99,14 @@ impl Found {
         match self {
             Self::Absent => Live::Absent,
             Self::Object(object) => Live::Found(object),
-            Self::Failed(error) => Live::Failed(error),
+            Self::Failed(error) | Self::Unserved(error) => Live::Failed(error),
         }
     }
 
     pub(super) fn object(&self) -> Option<&Value> {
         match self {
             Self::Object(object) => Some(object),
-            Self::Absent | Self::Failed(_) => None,
+            Self::Absent | Self::Failed(_) | Self::Unserved(_) => None,
         }
     }
 }
@@ -123,6 +137,7 @@ impl Objects {
             .await;
         match answer {
             Ok(object) => Found::Object(object),
+            Err(refusal) if refusal.is_unserved() => Found::Unserved(refusal.text),
             Err(refusal) if refusal.code == 404 => Found::Absent,
             Err(refusal) => Found::Failed(refusal.text),
         }
@@ -247,6 +262,7 @@ impl Objects {
                     Err(_) => Refusal {
                         code: 0,
                         text: format!("no answer within {}s", ANSWER_TIMEOUT.as_secs()),
+                        names_object: false,
                         retry_after: None,
                     },
                 }

@@ -17,7 +17,7 @@ use fleet_core::{
     session::{digest::digest, seen::Subject},
 };
 use fleet_proto::convert::{Event, EventObject, MemberMessage, Severity};
-use fleet_runtime::queue::Next;
+use fleet_runtime::{client::answered, queue::Next};
 use jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use tokio::time::Instant;
@@ -90,6 +90,7 @@ impl Applying {
         view.has_finalizer
             && !view.deleting
             && held.generation == work.generation()
+            && held.content == work.content
             && held.kept.len() == work.spec.workload.manifests.len()
             && held.full_at.is_some()
             && owner.is_some_and(|owner| {
@@ -128,13 +129,14 @@ impl Applying {
             held.reached.clear();
         }
         held.generation = work.generation();
+        held.content = work.content;
         held.spec_digest = digest;
         Ok(held)
     }
 
     async fn stored_status(&self, work: &Seen) -> Result<WorkStatus, Failure> {
         let api: Api<Work> = Api::namespaced(self.hub.clone(), &self.cluster.namespace());
-        match api.get(work.name()).await {
+        match answered(api.get(work.name())).await {
             Ok(work) => Ok(work.status.unwrap_or_default()),
             Err(error) => Err(Failure::Work(fleet_runtime::logs::chain(&error).to_string())),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_api::events::WorkEvent;
+use fleet_api::{conditions::manifest::ApplyFailure, events::WorkEvent};
 use fleet_core::{
     apply::{
         identify::{Manifest, ObjectKey},
@@ -41,8 +41,10 @@ impl Applying {
         tokio::pin!(waves);
         tokio::select! {
             done = &mut waves => return done,
-            () = sleep(PREPARING_AFTER), if full && !self.has_said(common.work) => {}
+            () = sleep(PREPARING_AFTER), if full && !common.report_diff() && !self.has_said(common.work) => {}
         }
+        // It replaces what the hub has: the result is told whether or not it is the same as before.
+        self.again.lock().insert(common.work.name().to_owned());
         let good = batch
             .iter()
             .filter(|manifest| manifest.object.is_ok())
@@ -91,10 +93,22 @@ impl Applying {
             work_exists: &work_exists,
             reserved: self.reserved,
         };
+        let place = match leftovers::place(&self.kinds, &manifest.id) {
+            Ok(place) => place,
+            // Another Work has just found that it is not served any more.
+            Err(error) => {
+                let failure = ApplyFailure::UnknownKind { error };
+                let lost = Manifest {
+                    object: Err(failure),
+                    ..manifest.clone()
+                };
+                return Some(Done::failed(&lost));
+            }
+        };
         let job = Job {
             id: &manifest.id,
             manifest: object,
-            place: leftovers::place(&self.kinds, &manifest.id).ok()?,
+            place,
             strategy: &common.strategy,
             owner: common.owner,
             generation: common.work.generation(),
@@ -113,7 +127,7 @@ impl Applying {
     pub(super) fn keep(&self, common: &Common<'_>, held: &mut Held, all: Vec<Done>) {
         for done in all {
             if done.unserved {
-                self.kinds.forget();
+                self.kinds.forget(&leftovers::gvk(&done.kept.id));
             }
             if let Some(hold) = &done.contested {
                 let id = &done.kept.id;

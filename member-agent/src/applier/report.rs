@@ -3,10 +3,18 @@
 use bytes::Bytes;
 use fleet_api::placement::{ManifestCondition, PatchDetail, WorkResourceIdentifier, WorkStatus};
 use fleet_core::apply::{decide::Verdict, status::ManifestReport};
-use fleet_proto::convert::{self, Condition, DifferenceDetails, ManifestEntry, ManifestIdentifier, Phase, WorkRef};
+use fleet_proto::{
+    convert::{self, Condition, DifferenceDetails, ManifestEntry, ManifestIdentifier, Phase, WorkRef},
+    limits,
+};
 use sha2::{Digest as _, Sha256};
 
-/// The message that carries this status.
+/// A report may have this much; what cannot be sent at all would end the session, and every one after it.
+const TEXT_MAX: usize = limits::MESSAGE_BYTES / 2;
+/// What a sentence may have where everything is cut.
+const LEAN_SENTENCE: usize = 1024;
+
+/// The message that carries this status, without details if it was or would be too large with them.
 pub(super) fn message(
     work: WorkRef,
     generation: i64,
@@ -14,14 +22,39 @@ pub(super) fn message(
     reports: &[ManifestReport],
     lean: bool,
 ) -> convert::WorkStatus {
+    let lean = lean || text_bytes(status) > TEXT_MAX;
     let entry = |(condition, report)| entry(condition, report, lean);
     convert::WorkStatus {
         work,
         observed_generation: generation,
         phase: Phase::Result,
-        conditions: status.conditions.iter().map(said).collect(),
+        conditions: status
+            .conditions
+            .iter()
+            .map(|condition| said(condition, lean))
+            .collect(),
         manifests: status.manifest_conditions.iter().zip(reports).map(entry).collect(),
     }
+}
+
+/// Bytes of the parts of a status that can be large.
+fn text_bytes(status: &WorkStatus) -> usize {
+    let details = |list: &[PatchDetail]| {
+        let each = list.iter();
+        each.map(|d| d.path.len() + d.value_in_member.len() + d.value_in_hub.len())
+            .sum::<usize>()
+    };
+    let entry = |entry: &ManifestCondition| {
+        let sentences: usize = entry.conditions.iter().map(|condition| condition.message.len()).sum();
+        let drift = entry.drift_details.as_ref().map_or(0, |d| details(&d.observed_drifts));
+        let diff = entry.diff_details.as_ref().map_or(0, |d| details(&d.observed_diffs));
+        let mirrored = entry
+            .back_reported_status
+            .as_ref()
+            .and_then(|m| m.observed_status.as_ref());
+        sentences + drift + diff + mirrored.map_or(0, |json| json.as_str().len())
+    };
+    status.manifest_conditions.iter().map(entry).sum()
 }
 
 /// The message that says that these manifests are about to be processed.
@@ -68,7 +101,11 @@ fn entry(condition: &ManifestCondition, report: &ManifestReport, lean: bool) -> 
     };
     ManifestEntry {
         identifier: identifier(&condition.identifier),
-        conditions: condition.conditions.iter().map(said).collect(),
+        conditions: condition
+            .conditions
+            .iter()
+            .map(|condition| said(condition, lean))
+            .collect(),
         drift: condition.drift_details.as_ref().map(|drift| DifferenceDetails {
             observed_at: drift.observation_time.0,
             observed_in_member_generation: Some(drift.observed_in_member_cluster_generation),
@@ -106,12 +143,16 @@ pub(super) fn identifier(id: &WorkResourceIdentifier) -> ManifestIdentifier {
     }
 }
 
-fn said(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition) -> Condition {
+fn said(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition, lean: bool) -> Condition {
+    let mut message = condition.message.clone();
+    if lean && message.len() > LEAN_SENTENCE {
+        message.truncate(message.floor_char_boundary(LEAN_SENTENCE));
+    }
     Condition {
         type_: condition.type_.clone(),
         status: convert::Status::parse(&condition.status).unwrap_or(convert::Status::Unknown),
         reason: condition.reason.clone(),
-        message: condition.message.clone(),
+        message,
         observed_generation: condition.observed_generation.unwrap_or_default(),
     }
 }

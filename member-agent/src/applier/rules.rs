@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_core::apply::merge::Rules;
-use fleet_runtime::logs;
+use fleet_runtime::{client::answered, logs};
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -51,7 +51,7 @@ impl MergeRules {
         let request = http::Request::get(path)
             .body(Vec::new())
             .map_err(|error| error.to_string())?;
-        let document: Value = match self.client.request(request).await {
+        let document: Value = match answered(self.client.request(request)).await {
             Ok(document) => document,
             // A server without OpenAPI v3 for this group: everything merges as JSON.
             Err(kube::Error::Api(status)) if status.code == 404 => Value::Null,

@@ -70,8 +70,9 @@ struct Watched {
 #[derive(Default)]
 struct Interest {
     works: BTreeSet<String>,
-    /// The version that was last looked at or written.
+    /// The version that was last looked at or written; 0 if it was not there.
     known: u64,
+    looked_at: bool,
 }
 
 impl Drop for Watched {
@@ -161,6 +162,7 @@ impl Watches {
             .and_then(|watched| watched.objects.get_mut(&(key.namespace.clone(), key.name.clone())));
         if let Some(interest) = interest {
             interest.known = interest.known.max(version);
+            interest.looked_at = true;
         }
     }
 
@@ -201,11 +203,12 @@ impl Watches {
         }
     }
 
-    /// Events may have been missed: everything that was looked at counts as changed.
-    fn missed(&self, name: &Name) {
+    /// Events may have been missed: after a gap everything counts as changed, before the first event what was looked at.
+    fn missed(&self, name: &Name, first: bool) {
         let state = &mut *self.0.state.lock();
         let Some(watched) = state.kinds.get(name) else { return };
-        for ((namespace, object), interest) in watched.objects.iter().filter(|(_, interest)| interest.known > 0) {
+        let objects = watched.objects.iter();
+        for ((namespace, object), interest) in objects.filter(|(_, interest)| interest.looked_at || !first) {
             let key = key(name, namespace, object);
             for work in &interest.works {
                 state.changed.entry(work.clone()).or_default().insert(key.clone(), 0);
@@ -270,8 +273,9 @@ async fn watch(watches: Watches, resource: ApiResource, name: Name, running: cha
     let api: Api<DynamicObject> = Api::all_with(watches.0.client.clone(), &resource);
     let mut failures = 0;
     let mut from: Option<String> = None;
+    let mut known_before = false;
     loop {
-        let error = match follow(&watches, &api, &name, &mut from, &running).await {
+        let error = match follow(&watches, &api, &name, &mut from, &mut known_before, &running).await {
             Ok(()) => {
                 failures = 0;
                 continue;
@@ -306,6 +310,7 @@ async fn follow(
     api: &Api<DynamicObject>,
     name: &Name,
     from: &mut Option<String>,
+    known_before: &mut bool,
     running: &channel::Sender<bool>,
 ) -> Result<(), Failure> {
     let resumed = from.is_some();
@@ -326,7 +331,7 @@ async fn follow(
     let began = Instant::now();
     running.send_replace(true);
     if !resumed {
-        watches.missed(name);
+        watches.missed(name, !std::mem::replace(known_before, true));
     }
     while let Ok(Some(event)) = timeout(SILENCE_MAX, events.next()).await {
         match event {

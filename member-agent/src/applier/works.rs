@@ -1,6 +1,10 @@
 //! The Works of this cluster, read from the hub.
 
-use std::{borrow::Cow, time::Duration};
+use std::{
+    borrow::Cow,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
 
 use fleet_api::{
     annotations,
@@ -39,6 +43,8 @@ pub(super) struct Seen {
     pub(super) stored: Option<Digest>,
     /// The stored status says that this generation is applied and available, or compared.
     pub(super) is_well: bool,
+    /// What its manifests are, in short.
+    pub(super) content: u64,
 }
 
 impl Resource for Seen {
@@ -75,10 +81,20 @@ impl From<Work> for Seen {
         Self {
             stored: work.status.as_ref().map(digest),
             is_well: is_well(&work),
+            content: content(&work.spec),
             meta: work.metadata,
             spec: work.spec,
         }
     }
+}
+
+/// Tells one content from another of the same generation, which a hub that was restored from a backup may have.
+fn content(spec: &WorkSpec) -> u64 {
+    let mut hash = DefaultHasher::new();
+    for manifest in &spec.workload.manifests {
+        manifest.as_str().hash(&mut hash);
+    }
+    hash.finish()
 }
 
 fn is_well(work: &Work) -> bool {
@@ -157,7 +173,7 @@ pub(super) fn orphans(
 
 /// Whether a change can mean something to do: another Work, spec, finalizer or deletion.
 pub(super) fn matters(change: &Change<Seen>) -> bool {
-    change.differs(|work| (work.uid().to_owned(), work.generation(), work.view()))
+    change.differs(|work| (work.uid().to_owned(), work.generation(), work.content, work.view()))
 }
 
 /// The key of a Work of this cluster.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use fleet_core::session::{bucket::Bucket, outbox::Settled, seen::Subject};
 use fleet_proto::{
-    convert::{Accept, FromMember, Heartbeat, HubMessage, MemberMessage, SessionLimits},
+    convert::{Accept, Ack, FromMember, Heartbeat, HubMessage, MemberMessage, SessionLimits, WorkRef},
     limits, pb,
 };
 use jiff::Timestamp;
@@ -189,9 +189,17 @@ fn heard(context: &mut Context, reports: &mut Reports, window: &mut Window, mess
             // Also of a report whose subject is forgotten by now.
             window.on_the_way.remove(&ack.seq);
             if let Settled::Done(subject) | Settled::Again(subject) | Settled::Trim(subject) = &settled
-                && matches!(subject, Subject::Work(_) | Subject::Claim(_) | Subject::Cleanup(_))
+                && let Subject::Work(name) | Subject::Claim(name) | Subject::Cleanup(name) = subject
             {
-                context.applier.answered(&ack);
+                // Of a message that it has not read the hub cannot say what it was about; we can.
+                let work = ack.work.clone().unwrap_or_else(|| WorkRef {
+                    name: name.clone(),
+                    uid: String::new(),
+                });
+                context.applier.answered(&Ack {
+                    work: Some(work),
+                    ..ack
+                });
             }
         }
         HubMessage::Resend { works, cluster } => {

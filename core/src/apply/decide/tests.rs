@@ -77,6 +77,38 @@ fn reason(step: &Step) -> &'static str {
 }
 
 #[test]
+fn a_patch_that_met_somebody_elses_write_has_not_come_out() {
+    let two = |a: &str, b: &str| {
+        let mut object = manifest("v");
+        object["data"] = json!({"a": a, "b": b});
+        object
+    };
+    let live = |a: &str, b: &str| {
+        let mut live = prepare(&two("1", "1"), &us(), &ApplyStrategyType::ClientSideApply).object;
+        live["data"] = json!({"a": a, "b": b});
+        live["metadata"]["resourceVersion"] = json!("7");
+        live
+    };
+    let (wanted, always, owner) = (two("2", "1"), ApplyStrategy::default(), us());
+    let before = live("1", "1");
+    let Step::Patch(patch) = next(&situation(&wanted, Live::Found(&before), &always, &owner)) else {
+        panic!("it is patched");
+    };
+    let answered = |object: &Value| came_out(&situation(&wanted, Live::Found(object), &always, &owner), &patch);
+    let right = |a: &str, b: &str| {
+        let mut answer = prepare(&wanted, &us(), &ApplyStrategyType::ClientSideApply).object;
+        answer["data"] = json!({"a": a, "b": b});
+        answer
+    };
+    assert!(answered(&right("2", "1")));
+    assert!(answered(&right("2.0", "1")), "the API server's own word for it");
+    assert!(!answered(&right("2", "5")), "somebody else has changed the other");
+    let mut theirs = right("2", "1");
+    theirs["metadata"]["ownerReferences"] = json!([]);
+    assert!(!answered(&theirs), "it is another object by now");
+}
+
+#[test]
 fn nothing_there_is_created_whatever_the_type() {
     let plain = ApplyStrategy::default();
     assert!(matches!(step(Live::Absent, &plain), Step::Create(object) if us().owns(&object)));

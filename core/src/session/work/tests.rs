@@ -5,7 +5,8 @@ use fleet_api::placement::{PatchDetail, ReportBackStrategy, WorkResourceIdentifi
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::merge::{Differences, Mirrored, WORK_BYTES};
+use super::super::merge::{Differences, Mirrored};
+use super::super::trim::WORK_BYTES;
 use super::*;
 use crate::membership::fixtures::at;
 
@@ -307,11 +308,22 @@ fn mirrored_status_has_exactly_three_fields_and_is_asked_for() {
         ..ReportBackStrategy::default()
     });
     store(&mut work, &report(1, vec![mirrored(whole)]), 2);
-    let back = work.status.expect("stored").manifest_conditions[0]
-        .back_reported_status
-        .clone()
-        .expect("mirrored");
-    assert_eq!(back.observed_status.expect("status").as_str(), whole, "as it came");
+    let back = |work: &Work| {
+        let status = work.status.as_ref().expect("stored");
+        let back = status.manifest_conditions[0].back_reported_status.clone();
+        back.and_then(|back| back.observed_status)
+            .map(|json| json.as_str().to_owned())
+    };
+    assert_eq!(back(&work).as_deref(), Some(whole), "as it came");
+    store(&mut work, &report(1, vec![entry(0, "a", Status::False)]), 3);
+    assert_eq!(
+        back(&work).as_deref(),
+        Some(whole),
+        "what could not be looked at is as it was"
+    );
+    work.spec.report_back_strategy = None;
+    store(&mut work, &report(1, vec![entry(0, "a", Status::True)]), 4);
+    assert_eq!(back(&work), None, "nobody asks for it any more");
 }
 
 #[test]

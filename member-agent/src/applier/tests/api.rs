@@ -101,7 +101,10 @@ impl FakeApi {
             && path.contains(part.as_str())
         {
             *times -= 1;
-            return failure(*code, "a hiccup");
+            let (code, mut status) = failure(*code, "a hiccup");
+            // Not about an object.
+            status["details"] = json!({});
+            return (code, status);
         }
         match path {
             "/api/v1" => return (200, kinds("v1", &CORE)),
@@ -196,7 +199,11 @@ impl State {
                 }
                 (200, self.store(at, body.clone()))
             }
-            _ => (200, self.store(at, patch::applied(object, body))),
+            _ => match patch::applied(object.clone(), body) {
+                // As real ones: what changes nothing is no new version.
+                same if same == object => (200, object),
+                changed => (200, self.store(at, changed)),
+            },
         }
     }
 }
@@ -248,8 +255,11 @@ fn failure(code: u16, message: &str) -> (u16, Value) {
         409 => "Conflict",
         _ => "InternalError",
     };
+    // A name tells an object that is not there from a path that nobody serves.
+    let details = json!({ "name": "x" });
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "reason": reason,
+        "details": details,
     });
     (code, status)
 }

@@ -1,5 +1,16 @@
 //! What fails, what is refused, and who interferes.
 
+use fleet_api::placement::{ApplyStrategy, WorkResourceIdentifier};
+use fleet_core::apply::{clean::ReservedKeys, owners::Owner};
+
+use super::super::{
+    held::Kept,
+    kinds::Kinds,
+    leftovers,
+    manifest::{Job, Tools, carry_out},
+    objects::Objects,
+    rules::MergeRules,
+};
 use super::*;
 
 fn named(api_version: &str, kind: &str, name: &str) -> Value {
@@ -47,6 +58,14 @@ async fn waves_go_one_after_the_other_and_a_failure_holds_up_nobody() {
     assert_eq!(stage.conditions(), [("Applied".to_owned(), Status::False)]);
 }
 
+fn deployments() -> super::super::kinds::Gvk {
+    super::super::kinds::Gvk {
+        group: "apps".to_owned(),
+        version: "v1".to_owned(),
+        kind: "Deployment".to_owned(),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn while_a_kind_cannot_be_looked_up_nothing_of_it_is_removed() {
     let mut stage = Stage::new();
@@ -54,7 +73,7 @@ async fn while_a_kind_cannot_be_looked_up_nothing_of_it_is_removed() {
     stage.show(1, &json!({}), &json!({}), &[web.clone(), config("c", &json!({}))]);
     stage.pass().await;
     // Discovery fails while the Work changes.
-    stage.applier.kinds.forget();
+    stage.applier.kinds.forget(&deployments());
     stage.member.fail_next("GET", "/apis/apps/v1", 1, 503);
     stage.show(2, &json!({}), &json!({}), &[web, config("d", &json!({}))]);
     stage.pass().await;
@@ -69,6 +88,83 @@ async fn while_a_kind_cannot_be_looked_up_nothing_of_it_is_removed() {
     tokio::time::advance(std::time::Duration::from_secs(6)).await;
     stage.pass().await;
     assert!(stage.conditions().contains(&("Applied".to_owned(), Status::True)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_not_served_says_nothing_about_its_objects() {
+    let mut stage = Stage::new();
+    let job = named("batch.example.com/v1", "Job", "j");
+    stage.show(1, &json!({}), &json!({}), &[job, config("c", &json!({}))]);
+    stage.pass().await;
+    let path = "/apis/batch.example.com/v1/namespaces/app/jobs/j";
+    assert!(stage.member.get(path).is_some());
+    // It leaves the Work while nobody serves the kind.
+    stage.member.fail_next("GET", "/jobs/j", 1, 404);
+    stage.show(2, &json!({}), &json!({}), &[config("c", &json!({}))]);
+    stage.pass().await;
+    assert!(stage.member.get(path).is_some(), "it could not be looked at");
+    tokio::time::advance(std::time::Duration::from_mins(16)).await;
+    stage.pass().await;
+    assert_eq!(stage.member.get(path), None, "it was not forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_writes_that_change_something_are_a_fight() {
+    let member = FakeApi::default();
+    let (objects, rules) = (Objects::new(member.client()), MergeRules::new(member.client()));
+    let work_exists = |_: &str| Ok(true);
+    let tools = Tools {
+        objects: &objects,
+        rules: &rules,
+        work_exists: &work_exists,
+        reserved: ReservedKeys::Hidden,
+    };
+    let strategy: ApplyStrategy = serde_json::from_value(json!({"type": "ServerSideApply"})).unwrap();
+    let owner = Owner {
+        name: "work".to_owned(),
+        uid: "owner".to_owned(),
+    };
+    let manifest = config("c", &json!({"a": "1"}));
+    let id = serde_json::from_value(json!({
+        "ordinal": 0, "group": "", "version": "v1", "kind": "ConfigMap", "resource": "configmaps", "namespace": "app",
+        "name": "c",
+    }));
+    let id: WorkResourceIdentifier = id.unwrap();
+    let kinds = Kinds::new(member.client());
+    kinds.learn([leftovers::gvk(&id)]).await;
+    let round = async |before: Option<&Kept>| {
+        let job = Job {
+            id: &id,
+            manifest: &manifest,
+            place: leftovers::place(&kinds, &id).unwrap(),
+            strategy: &strategy,
+            owner: &owner,
+            generation: 1,
+            mirror: false,
+            before,
+            is_new: before.is_none(),
+            now: jiff::Timestamp::from_second(1000).unwrap(),
+        };
+        carry_out(tools, job).await
+    };
+    let mut done = round(None).await;
+    let tamper = |field: &str, n: usize| {
+        let mut object = member.get(&config_path("c")).unwrap();
+        object[field] = json!({"a": n.to_string()});
+        member.put(&config_path("c"), object);
+    };
+    for n in 0..6 {
+        tamper("status", n);
+        done = round(Some(&done.kept)).await;
+        assert!(done.contested.is_none(), "a status is nobody's fight");
+    }
+    let mut contested = Vec::new();
+    for n in 7..10 {
+        tamper("data", n);
+        done = round(Some(&done.kept)).await;
+        contested.push(done.contested.is_some());
+    }
+    assert_eq!(contested, [false, false, true]);
 }
 
 #[tokio::test(start_paused = true)]

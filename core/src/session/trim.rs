@@ -1,20 +1,26 @@
 //! Making a Work's status fit, by giving up the least useful things first, and saying so.
 
+use std::io;
+
 use fleet_api::conditions::{self, work::StatusTrimmed};
 use fleet_api::placement::{PatchDetail, Work, WorkStatus};
 use jiff::Timestamp;
 
-/// The largest Work, as JSON, whose status is written in full.
-pub const WORK_MAX_BYTES: usize = 1_415_578;
+/// The JSON of a whole Work may have this many bytes.
+pub const WORK_BYTES: usize = 1_415_578;
 /// Shown instead of values that were left out.
 const OMITTED: &str = "(omitted)";
 
-/// Trims `work.status` until the whole Work fits into `limit` bytes: first mirrored status, then the largest lists of
-/// details, one after the other. The condition tells the excess before trimming; it goes when all fits.
-pub fn trim(work: &mut Work, limit: usize, generation: i64, now: Timestamp) {
-    let Some(status) = &mut work.status else { return };
+/// Trims a status so that the Work with it fits, and says so in `StatusTrimmed`: first mirrored status goes, then the largest
+/// lists of details, one after the other. The condition tells the excess before trimming, and goes when all fits.
+pub fn trim(work: &Work, status: &mut WorkStatus, generation: i64, now: Timestamp) {
+    trim_to(WORK_BYTES, work, status, generation, now);
+}
+
+fn trim_to(limit: usize, work: &Work, status: &mut WorkStatus, generation: i64, now: Timestamp) {
+    let kept = conditions::find(&status.conditions, StatusTrimmed::TYPE).cloned();
     conditions::remove(&mut status.conditions, StatusTrimmed::TYPE);
-    let before = size(work);
+    let before = bytes(work, status);
     if before <= limit {
         return;
     }
@@ -22,22 +28,41 @@ pub fn trim(work: &mut Work, limit: usize, generation: i64, now: Timestamp) {
         over: before - limit,
         limit,
     };
-    let Some(status) = &mut work.status else { return };
+    status.conditions.extend(kept);
     conditions::set(&mut status.conditions, &state, generation, now);
     for entry in &mut status.manifest_conditions {
         entry.back_reported_status = None;
     }
-    let mut now_bytes = size(work);
-    while now_bytes > limit {
-        let Some(status) = &mut work.status else { return };
+    let mut left = bytes(work, status);
+    while left > limit {
         let Some(saved) = collapse_largest(status) else { return };
-        now_bytes = now_bytes.saturating_sub(saved);
+        left = left.saturating_sub(saved);
     }
 }
 
-fn size<T: serde::Serialize + ?Sized>(value: &T) -> usize {
+/// Bytes of the Work's JSON with this status.
+fn bytes(work: &Work, status: &WorkStatus) -> usize {
+    let old = work.status.as_ref().map_or(0, count);
+    // `,"status":` when there was none before.
+    let key = if work.status.is_none() { 10 } else { 0 };
+    count(work) - old + count(status) + key
+}
+
+/// Bytes of a value's JSON, counted without building it.
+fn count<T: serde::Serialize + ?Sized>(value: &T) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
+            self.0 += chunk.len();
+            Ok(chunk.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Count(0);
     // What cannot be written cannot be too large either; the API server will say what is wrong with it.
-    serde_json::to_vec(value).map_or(0, |text| text.len())
+    serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
 }
 
 /// Replaces the largest list of details by one that counts them; returns how much that saved.
@@ -49,7 +74,7 @@ fn collapse_largest(status: &mut WorkStatus) -> Option<usize> {
     });
     let (bytes, list) = lists
         .filter(|list| !is_collapsed(list))
-        .map(|list| (size(&*list), list))
+        .map(|list| (count(&*list), list))
         .max_by_key(|(b, _)| *b)?;
     let first = list.first()?.path.clone();
     let path = if list.len() == 1 {
@@ -62,7 +87,7 @@ fn collapse_largest(status: &mut WorkStatus) -> Option<usize> {
         value_in_member: OMITTED.into(),
         value_in_hub: OMITTED.into(),
     }];
-    Some(bytes.saturating_sub(size(&*list)))
+    Some(bytes.saturating_sub(count(&*list)))
 }
 
 fn is_collapsed(list: &[PatchDetail]) -> bool {
@@ -111,6 +136,12 @@ mod tests {
         }
     }
 
+    fn trimmed(work: &mut Work, limit: usize) {
+        let mut status = work.status.clone().unwrap();
+        trim_to(limit, work, &mut status, 3, Timestamp::UNIX_EPOCH);
+        work.status = Some(status);
+    }
+
     fn paths(work: &Work) -> Vec<(usize, String)> {
         let entries = work.status.as_ref().unwrap().manifest_conditions.iter();
         let drifts = entries.map(|entry| &entry.drift_details.as_ref().unwrap().observed_drifts);
@@ -120,9 +151,9 @@ mod tests {
     #[test]
     fn the_largest_details_go_first_and_the_rest_stays() {
         let mut work = work(&[2, 50, 1], true);
-        let limit = size(&work) - 1000;
-        trim(&mut work, limit, 3, Timestamp::UNIX_EPOCH);
-        assert!(size(&work) <= limit);
+        let limit = count(&work) - 1000;
+        trimmed(&mut work, limit);
+        assert!(count(&work) <= limit + 300, "but for the condition itself");
         assert_eq!(
             paths(&work),
             [
@@ -147,21 +178,18 @@ mod tests {
             )
         );
         // Back under the limit: the condition goes.
-        trim(&mut work, WORK_MAX_BYTES, 3, Timestamp::UNIX_EPOCH);
+        trimmed(&mut work, WORK_BYTES);
         assert!(work.status.unwrap().conditions.is_empty());
     }
 
     #[test]
     fn mirrored_status_alone_may_be_enough_and_no_limit_is_too_small() {
         let mut one = work(&[3], true);
-        let limit = size(&work(&[3], false)) + 400;
-        let before = size(&one);
-        if before > limit {
-            trim(&mut one, limit, 1, Timestamp::UNIX_EPOCH);
-            assert_eq!(paths(&one)[0].0, 3);
-        }
+        let limit = count(&work(&[3], false)) + 400;
+        trimmed(&mut one, limit);
+        assert_eq!(paths(&one)[0].0, 3);
         let mut tiny = work(&[3, 4], true);
-        trim(&mut tiny, 10, 1, Timestamp::UNIX_EPOCH);
+        trimmed(&mut tiny, 10);
         assert_eq!(paths(&tiny).iter().map(|(n, _)| *n).collect::<Vec<_>>(), [1, 1]);
     }
 }
