@@ -1,11 +1,13 @@
 //! What the scheduler writes.
 
 use anyhow::{Context as _, Result, ensure};
+use fleet_api::cluster::MemberCluster;
 use fleet_api::placement::{BindingState, ClusterResourceBinding, ClusterSchedulingPolicySnapshot};
 use fleet_api::{conditions, finalizers, labels};
 use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, change, config_map, furnished, place, rolling, whole_namespace};
 use fleet_e2e::played::{Cast, report};
+use fleet_e2e::wait;
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
@@ -172,6 +174,10 @@ fn a_broken_label_of_a_policy_snapshot_is_repaired_and_moves_nothing() {
 fn a_decision_that_stays_the_same_is_not_written_again() {
     scenario("0-same", |ctx| async move {
         let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        // Clusters of the scenario before that go would change what is said of clusters.
+        let clusters = Api::<MemberCluster>::all(ctx.hub().await?);
+        let stays = |cluster: &MemberCluster| cluster.metadata.deletion_timestamp.is_none();
+        wait::until_list(clusters, "none that is leaving", |list| list.iter().all(stays)).await?;
         // It stays in the list of those that were not picked, with the age of its heartbeat.
         let old = report(SignedDuration::from_mins(7), true);
         cast.join_saying("z", json!({}), &old).await?;

@@ -38,6 +38,7 @@ use crate::{
         ahead::Ahead,
         context::{Context, Error, key_of},
         delete,
+        told::Told,
     },
 };
 
@@ -55,6 +56,8 @@ pub(crate) struct Memory {
     watchers: Mutex<Watchers<Key>>,
     /// What policy snapshots are about to say.
     pub(crate) ahead: Ahead<PolicySnapshotStatus>,
+    /// The last complaint about each placement.
+    told: Told<PlacementEvent>,
     /// Placements that are getting bindings; their rollout is woken for several at once.
     creating: Mutex<HashSet<Key>>,
     /// Placements that are gone although they have bindings that are not going, and since when.
@@ -142,6 +145,7 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
     let (Some(live), Some(policy)) = (live, policy) else {
         if live.is_none() {
             ctx.scheduler.watchers.lock().remove(key);
+            ctx.scheduler.told.forget(key);
         }
         if let Some(going) = placement.as_ref().filter(|p| p.meta().deletion_timestamp.is_some()) {
             delete(ctx, key, going).await?;
@@ -194,7 +198,13 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
         // Without it the placement could vanish and leave the binding behind. It is on its way, and wakes us.
         return Ok(Cycle::Done(released));
     }
-    write::create(ctx, key, &policy.name_any(), &plan.create).await?;
+    let created = write::create(ctx, key, &policy.name_any(), &plan.create).await;
+    let hindrance = match &created {
+        Err(Error::Held(error)) => Some(PlacementEvent::Held { error: error.clone() }),
+        _ => None,
+    };
+    ctx.tell_once(&ctx.scheduler.told, live, hindrance);
+    created?;
     write::patch(ctx, key, &policy.name_any(), &plan.patch).await?;
     write::unschedule(ctx, key, &plan.unschedule).await?;
     let (ahead, snapshot) = (&ctx.scheduler.ahead, Key::of(&*policy));

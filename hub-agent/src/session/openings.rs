@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-/// How many streams of one identity may wait for their Hello: a member has one, and one that is ending.
-const OPENINGS_MAX: usize = 16;
+/// How many streams of one identity may wait for their Hello. Many members may share one; but their Hello comes with the stream, and
+/// no more than a few of them are let in at once.
+const OPENINGS_MAX: usize = 64;
 
 /// Streams that wait for their Hello, by identity.
 pub(super) type Openings = Mutex<HashMap<String, usize>>;
