@@ -287,10 +287,10 @@ impl Writer {
             if meta.deletion_timestamp.is_some() || only.is_some_and(|holds| !holds(&found)) {
                 return None;
             }
-            based_on = meta.resource_version.clone().filter(|_| only.is_some());
+            based_on.clone_from(&meta.resource_version);
             let preconditions = Preconditions {
                 uid: uid.map(ToOwned::to_owned),
-                resource_version: based_on.clone(),
+                resource_version: based_on.clone().filter(|_| only.is_some()),
             };
             let given = preconditions.uid.is_some() || preconditions.resource_version.is_some();
             let params = DeleteParams {
@@ -315,7 +315,7 @@ impl Writer {
             Some(Err(source)) if is_not_found(&source) => Ok(true),
             Some(Err(source)) => {
                 let error = failed::<K>("delete", key, source);
-                if error.is_conflict() && based_on.is_some() {
+                if error.is_conflict() {
                     let _ = tokio::time::timeout(CATCH_UP, past(store, key, based_on)).await;
                 }
                 Err(error)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_api::conditions::{self, manifest, work as words};
+use fleet_api::conditions::{self, Status, manifest, work as words};
 use fleet_api::names::manifest_identity;
 use fleet_api::placement::{
     BackReportedStatus, DiffDetails, DriftDetails, ManifestCondition, PatchDetail, WorkResourceIdentifier, WorkStatus,
@@ -128,10 +128,11 @@ fn entry(
         None => {}
     }
     let mirrored = report.mirrored.as_ref().filter(|_| mirror);
-    // A report without one could not look: what was seen last stays.
+    // Of an object that could not be looked at what was seen last stays; one that nobody refreshes does not.
+    let applied = |said: &Said| said.type_ == manifest::Applied::TYPE && said.status == Status::True;
     let kept = before
         .and_then(|before| before.back_reported_status.clone())
-        .filter(|_| mirror);
+        .filter(|_| mirror && !report.conditions.iter().any(applied));
     ManifestCondition {
         identifier: report.identifier.clone(),
         conditions: report.conditions.iter().map(|s| s.merged(stored, now)).collect(),

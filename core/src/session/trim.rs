@@ -34,10 +34,37 @@ fn trim_to(limit: usize, work: &Work, status: &mut WorkStatus, generation: i64, 
         entry.back_reported_status = None;
     }
     let mut left = bytes(work, status);
-    while left > limit {
-        let Some(saved) = collapse_largest(status) else { return };
-        left = left.saturating_sub(saved);
+    let mut lists: Vec<_> = details(status).map(|list| (count(&*list), list)).collect();
+    lists.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+    for (size, list) in lists {
+        if left <= limit {
+            return;
+        }
+        collapse(list);
+        left = left.saturating_sub(size.saturating_sub(count(&*list)));
     }
+}
+
+fn details(status: &mut WorkStatus) -> impl Iterator<Item = &mut Vec<PatchDetail>> {
+    status.manifest_conditions.iter_mut().flat_map(|entry| {
+        let drifts = entry.drift_details.as_mut().map(|details| &mut details.observed_drifts);
+        let diffs = entry.diff_details.as_mut().map(|details| &mut details.observed_diffs);
+        drifts.into_iter().chain(diffs)
+    })
+}
+
+/// Leaves one entry of a list of details, which counts them.
+fn collapse(list: &mut Vec<PatchDetail>) {
+    let Some(first) = list.first() else { return };
+    let path = match list.len() {
+        1 => first.path.clone(),
+        n => format!("{} and {} more path(s)", first.path, n - 1),
+    };
+    *list = vec![PatchDetail {
+        path,
+        value_in_member: OMITTED.into(),
+        value_in_hub: OMITTED.into(),
+    }];
 }
 
 /// Bytes of the Work's JSON with this status.
@@ -63,39 +90,6 @@ fn count<T: serde::Serialize + ?Sized>(value: &T) -> usize {
     let mut counter = Count(0);
     // What cannot be written cannot be too large either; the API server will say what is wrong with it.
     serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
-}
-
-/// Replaces the largest list of details by one that counts them; returns how much that saved.
-fn collapse_largest(status: &mut WorkStatus) -> Option<usize> {
-    let lists = status.manifest_conditions.iter_mut().flat_map(|entry| {
-        let drifts = entry.drift_details.as_mut().map(|details| &mut details.observed_drifts);
-        let diffs = entry.diff_details.as_mut().map(|details| &mut details.observed_diffs);
-        drifts.into_iter().chain(diffs)
-    });
-    let (bytes, list) = lists
-        .filter(|list| !is_collapsed(list))
-        .map(|list| (count(&*list), list))
-        .max_by_key(|(b, _)| *b)?;
-    let first = list.first()?.path.clone();
-    let path = if list.len() == 1 {
-        first
-    } else {
-        format!("{first} and {} more path(s)", list.len() - 1)
-    };
-    *list = vec![PatchDetail {
-        path,
-        value_in_member: OMITTED.into(),
-        value_in_hub: OMITTED.into(),
-    }];
-    Some(bytes.saturating_sub(count(&*list)))
-}
-
-fn is_collapsed(list: &[PatchDetail]) -> bool {
-    match list {
-        [] => true,
-        [one] => one.value_in_hub == OMITTED && one.value_in_member == OMITTED,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -52,10 +52,9 @@ impl Measures {
 
     /// Measures one cycle.
     pub(super) async fn cycle(&self, cycle: impl Future<Output = Result<Cycle, Error>>) -> Result<Next, Error> {
-        let began = Instant::now();
-        self.active.inc();
+        let (began, active) = (Instant::now(), Active::new(&self.active));
         let outcome = cycle.await;
-        self.active.dec();
+        drop(active);
         let (is_failed, needs_requeue) = match &outcome {
             Ok(Cycle::Done(Next::Wait)) => ("false", "false"),
             Ok(Cycle::Done(_)) => ("false", "true"),
@@ -71,6 +70,22 @@ impl Measures {
         outcome.map(|cycle| match cycle {
             Cycle::Done(next) | Cycle::Broken(next) => next,
         })
+    }
+}
+
+/// A cycle under way, however it ends.
+struct Active<'a>(&'a Gauge);
+
+impl<'a> Active<'a> {
+    fn new(gauge: &'a Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

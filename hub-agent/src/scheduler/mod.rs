@@ -204,7 +204,11 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
         _ => None,
     };
     ctx.tell_once(&ctx.scheduler.told, live, hindrance);
-    created?;
+    // A name that is taken is one cluster's trouble; the others go on.
+    let held = match created {
+        Err(error @ Error::Held(_)) => Some(error),
+        other => other.map(|()| None)?,
+    };
     write::patch(ctx, key, &policy.name_any(), &plan.patch).await?;
     write::unschedule(ctx, key, &plan.unschedule).await?;
     let (ahead, snapshot) = (&ctx.scheduler.ahead, Key::of(&*policy));
@@ -222,6 +226,9 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
         None => {}
     }
     ctx.scheduler.watchers.lock().set(key.clone(), interest(fulfilled));
+    if let Some(error) = held {
+        return Err(error);
+    }
     if let Some(problem) = &plan.problem {
         let error = problem.to_string();
         ctx.tell(live, &PlacementEvent::Held { error });

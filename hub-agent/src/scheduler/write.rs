@@ -14,7 +14,7 @@ use fleet_api::{
 };
 use fleet_core::scheduler::{Create, Patch, Unschedule};
 use fleet_runtime::Key;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use kube::{
     Resource as _, ResourceExt as _,
     core::{
@@ -93,7 +93,8 @@ pub(super) async fn create<S: Scope>(
         }
         Ok::<_, Error>(())
     });
-    let all = try_join_all(each).await;
+    // All of them, whatever becomes of the others.
+    let all: Result<Vec<()>, Error> = join_all(each).await.into_iter().collect();
     ctx.scheduler.creating.lock().remove(placement);
     ctx.queues.rollout.add(placement.clone());
     all.map(drop)

@@ -39,13 +39,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A connection on which no session has been accepted by then is closed: nobody unknown keeps one.
 const ADMISSION: Duration = Duration::from_secs(30);
 
+/// Connections that are not older than that: more than all members of a large fleet that come back at once.
+const STRANGERS_MAX: usize = 8_192;
+
 /// A connection after its handshake.
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
     admitted: Arc<AtomicBool>,
     /// Until when it must be admitted; none once that is past.
     deadline: Option<Pin<Box<Sleep>>>,
-    _place: OwnedSemaphorePermit,
+    /// Held until then: those of members are counted as sessions.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// What a service knows of its connection.
@@ -73,6 +77,7 @@ impl AsyncRead for Connection {
             && deadline.as_mut().poll(cx).is_ready()
         {
             self.deadline = None;
+            self.place = None;
             if !self.admitted.load(Ordering::Relaxed) {
                 let late = io::Error::new(io::ErrorKind::TimedOut, "no session was accepted in time");
                 return Poll::Ready(Err(late));
@@ -119,15 +124,11 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 pub(crate) fn accept(
     listener: TcpListener,
     config: watch::Receiver<Option<Arc<ServerConfig>>>,
-    sessions_max: usize,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (send, receive) = mpsc::channel(READY_MAX);
     tokio::spawn(async move {
         let slots = Arc::new(Semaphore::new(HANDSHAKES_MAX));
-        // Two for each member: its connection, and the one before that is ending.
-        let places = Arc::new(Semaphore::new(
-            sessions_max.saturating_mul(2).saturating_add(HANDSHAKES_MAX),
-        ));
+        let places = Arc::new(Semaphore::new(STRANGERS_MAX));
         loop {
             let accepted = tokio::select! {
                 () = send.closed() => return,
@@ -149,7 +150,7 @@ pub(crate) fn accept(
                 return;
             };
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                tracing::warn!(%peer, "refused a connection: there are as many as there may be");
+                tracing::warn!(%peer, "refused a connection: too many are not admitted yet");
                 continue;
             };
             let send = send.clone();
@@ -163,7 +164,7 @@ pub(crate) fn accept(
                             stream,
                             admitted: Arc::default(),
                             deadline: Some(Box::pin(sleep(ADMISSION))),
-                            _place: place,
+                            place: Some(place),
                         };
                         _ = send.send(Ok(connection)).await;
                     }

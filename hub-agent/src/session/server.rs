@@ -125,10 +125,7 @@ pub async fn serve(
         .initial_connection_window_size(2 * WINDOW_BYTES)
         .http2_max_header_list_size(HEADER_BYTES)
         .add_service(service)
-        .serve_with_incoming_shutdown(
-            listener::accept(listener, tls, settings.sessions_max),
-            stop.clone().cancelled_owned(),
-        );
+        .serve_with_incoming_shutdown(listener::accept(listener, tls), stop.clone().cancelled_owned());
     let deps = &shared.deps;
     let registry = shared
         .registry

@@ -33,10 +33,11 @@ pub(super) async fn pass<S: Scope>(
         return Ok(Next::Wait);
     }
     let works = own(ctx, key, cluster);
-    // One of this name that was made after the binding is another: this one's is gone.
-    let made = binding.meta().creation_timestamp.as_ref();
+    // One of this name that was made after the binding's end is another: this one's is gone.
+    let end = binding.meta().deletion_timestamp.as_ref();
     let owner = ctx.family.placements.get(placement);
-    let owner = owner.filter(|owner| owner.meta().creation_timestamp.as_ref() <= made);
+    let is_gone = owner.is_none();
+    let owner = owner.filter(|owner| end.is_none_or(|end| owner.meta().creation_timestamp.as_ref() < Some(end)));
     let ending = owner
         .as_ref()
         .is_none_or(|owner| owner.meta().deletion_timestamp.is_some());
@@ -83,6 +84,9 @@ pub(super) async fn pass<S: Scope>(
     // Works that no member holds are gone with the answer.
     if plan.drop_finalizer || own(ctx, key, cluster).is_empty() {
         release(ctx, key, placement).await?;
+        if is_gone {
+            ctx.work.renderings.forget(placement);
+        }
     }
     Ok(Next::Wait)
 }

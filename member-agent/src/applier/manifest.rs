@@ -309,6 +309,7 @@ fn note_overwrite(job: &Job<'_>, so_far: &mut Progress, step: &Step, answer: &Va
 }
 
 fn finish(job: &Job<'_>, so_far: Progress, verdict: Verdict, until: Option<Timestamp>) -> Done {
+    let unserved = so_far.unserved || matches!(so_far.live, Found::Unserved(_));
     let live = so_far.live.object();
     let id = job.id;
     let available = live
@@ -331,6 +332,6 @@ fn finish(job: &Job<'_>, so_far: Progress, verdict: Verdict, until: Option<Times
         version: live.map_or(0, version),
         kept,
         contested: so_far.contested,
-        unserved: so_far.unserved,
+        unserved,
     }
 }

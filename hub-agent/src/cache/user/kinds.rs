@@ -74,6 +74,8 @@ pub(super) struct Kinds {
     pub(super) served: BTreeMap<Gvk, Served>,
     /// The preferred version of each namespaced kind that may be placed.
     pub(super) namespaced: BTreeSet<Gvk>,
+    /// Every group, also those of which nothing can be watched.
+    groups: BTreeSet<String>,
 }
 
 /// What the hub should serve and does not: an API server that has just started, or one behind it that does not answer.
@@ -111,6 +113,7 @@ impl Kinds {
         };
         let mut kinds = Self::default();
         for group in found.groups() {
+            kinds.groups.insert(group.name().to_owned());
             let versions: BTreeSet<&str> = group.versions().collect();
             for version in versions {
                 for (api, can) in group.versioned_resources(version) {
@@ -294,7 +297,6 @@ impl UserResources {
 
     /// What the hub says that it has, and does not serve in any version.
     pub(super) fn unheard(&self, kinds: &Kinds) -> Unheard {
-        let groups: BTreeSet<&str> = kinds.served.keys().map(|gvk| gvk.group.as_str()).collect();
         let served: BTreeSet<(&str, &str)> = kinds.served.keys().map(|gvk| (&*gvk.group, &*gvk.kind)).collect();
         let services = self.0.services.all();
         let of_others = services.iter().filter(|service| service.spec.service.is_some());
@@ -303,7 +305,7 @@ impl UserResources {
         Unheard {
             groups: of_others
                 .map(|service| service.spec.group.clone())
-                .filter(|group| !groups.contains(group.as_str()))
+                .filter(|group| !kinds.groups.contains(group))
                 .collect(),
             kinds: defined
                 .map(|(gvk, _)| (gvk.group, gvk.kind))
@@ -413,10 +415,12 @@ mod tests {
         let one = Kinds {
             served: [kind("v1")].into(),
             namespaced: [Gvk::new("g", "v1", "K")].into(),
+            ..Kinds::default()
         };
         let two = Kinds {
             served: [kind("v1"), kind("v2")].into(),
             namespaced: [Gvk::new("g", "v2", "K")].into(),
+            ..Kinds::default()
         };
         assert!(one.difference(&one).is_empty());
         let both = [Gvk::new("g", "v1", "K"), Gvk::new("g", "v2", "K")];

@@ -36,7 +36,7 @@ use tokio::{
 
 use self::{
     content::Texts,
-    kinds::{Definition, Gvk, Kinds, Served, Service},
+    kinds::{Definition, Gvk, Kinds, Served, Service, Unheard},
     light::Light,
 };
 pub(crate) use self::{place::Place, view::View};
@@ -250,17 +250,19 @@ impl UserResources {
         let settled = futures::future::join_all(watched.values().map(|watched| settled(&watched.store)));
         let _ = timeout(SYNC_WAIT, settled).await;
         let fails = watched.values().any(|watched| watched.failure().is_some());
-        let unheard = self.unheard(&kinds);
+        let unheard = if needs.whole {
+            self.unheard(&kinds)
+        } else {
+            Unheard::default()
+        };
         let placed = if fails || !unheard.is_empty() {
             placed()
         } else {
             Vec::new()
         };
         let mut view = collect(namespace, selectors, &needs, &kinds, &watched, &placed);
-        if needs.whole {
-            let mine = placed.iter().filter(|id| !id.namespace.is_empty()).map(Gvk::of);
-            view.wait_for(mine.filter(|gvk| unheard.contains(gvk)));
-        }
+        let mine = placed.iter().filter(|id| !id.namespace.is_empty()).map(Gvk::of);
+        view.wait_for(mine.filter(|gvk| unheard.contains(gvk)));
         Ok(view)
     }
 
