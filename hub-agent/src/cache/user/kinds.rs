@@ -319,6 +319,16 @@ impl UserResources {
         let _ = self.0.discovered.subscribe().wait_for(|known| *known).await;
     }
 
+    /// Asks which kinds there are until that is answered.
+    async fn refreshed(&self) {
+        let mut pause = SETTLE;
+        while let Err(error) = self.refresh().await {
+            tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
     /// Keeps what is known of the hub's kinds up to date. Never ends.
     pub(crate) async fn follow_kinds(&self) {
         let client = self.client();
@@ -332,18 +342,14 @@ impl UserResources {
         };
         let follow = async {
             // Without the right to list them one can do no better than without them.
-            tokio::join!(settled(definitions), settled(services));
+            tokio::join!(settled(definitions), settled(services), self.refreshed());
+            self.0.discovered.send_replace(true);
             let (mut defined, mut served) = (definitions.subscribe(), services.subscribe());
-            let mut pause = Duration::ZERO;
+            let mut pause = SETTLE;
             loop {
                 sleep(pause).await;
                 while defined.try_next().is_some() || served.try_next().is_some() {}
-                if let Err(error) = self.refresh().await {
-                    tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
-                    pause = (pause * 2).clamp(SETTLE, PAUSE_MAX);
-                    continue;
-                }
-                self.0.discovered.send_replace(true);
+                self.refreshed().await;
                 let expected = definitions.all().into_iter().flat_map(|definition| definition.kinds());
                 pause = if self.serves_as_defined(expected) {
                     select! {
@@ -352,7 +358,7 @@ impl UserResources {
                     }
                     SETTLE
                 } else {
-                    (pause * 2).clamp(SETTLE, PAUSE_MAX)
+                    (pause * 2).min(PAUSE_MAX)
                 };
             }
         };
