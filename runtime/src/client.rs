@@ -34,7 +34,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_RETRIES: u32 = 3;
 
 /// Idle connections for the next burst of requests; more would be held for a minute and a half after each.
-const IDLE_MAX: usize = 16;
+const IDLE_MAX: usize = 32;
 
 /// What a connection may hold for what it reads. It would grow with what was read once, to 400 KiB for each of a hundred
 /// watches.
