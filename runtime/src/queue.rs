@@ -65,6 +65,18 @@ pub enum Next {
     At(Instant),
 }
 
+impl Next {
+    /// The earlier of the two.
+    #[must_use]
+    pub fn sooner(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::At(one), Self::At(other)) => Self::At(one.min(other)),
+            (Self::At(at), Self::Wait) | (Self::Wait, Self::At(at)) => Self::At(at),
+            (Self::Wait, Self::Wait) => Self::Wait,
+        }
+    }
+}
+
 /// A key to work on.
 #[derive(Debug)]
 pub struct Taken<Q> {

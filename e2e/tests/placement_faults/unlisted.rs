@@ -28,6 +28,37 @@ async fn until_listed(ctx: &Ctx, gizmos: &Gizmos, listed: bool) -> Result<()> {
     waited.with_context(|| format!("listed: still not {listed}"))
 }
 
+/// A conversion that nobody does.
+fn by_nobody() -> Value {
+    let nobody = json!({ "url": "https://127.0.0.1:1/convert" });
+    json!({ "strategy": "Webhook", "webhook": { "clientConfig": nobody, "conversionReviewVersions": ["v1"] } })
+}
+
+/// Waits until a placement has selected these.
+async fn until_selected(placement: &Crp, what: &str, wanted: &[&String]) -> Result<()> {
+    let selects = |crp: &ClusterResourcePlacement| {
+        let selected = crp.status.as_ref().map(selected).unwrap_or_default();
+        wanted.iter().all(|object| selected.contains(object))
+    };
+    placement.until(what, selects).await?;
+    Ok(())
+}
+
+/// The gizmo of the first snapshot is there still, and no other snapshot was made.
+async fn still_placed(placement: &Crp) -> Result<()> {
+    ensure!(
+        placement.made::<ClusterResourceSnapshot>().await?.len() == 1,
+        "frozen without looking"
+    );
+    let works = placement.until_works("its Work", |works| works.len() == 1).await?;
+    let manifests = &works[0].spec.workload.manifests;
+    ensure!(
+        manifests.iter().any(|m| m.as_str().contains("Gizmo")),
+        "taken away: {works:?}"
+    );
+    Ok(())
+}
+
 #[test]
 fn a_kind_that_cannot_be_listed_holds_only_those_that_need_it() {
     scenario("unlisted", |ctx| async move {
@@ -43,18 +74,10 @@ fn a_kind_that_cannot_be_listed_holds_only_those_that_need_it() {
         let whole = |name: &str| spec(&whole_namespace(name), &cast.everywhere());
         let placed = Crp::create(&ctx, "placed", &whole(&with)).await?;
         let gizmo = format!("Gizmo {with}/one");
-        placed
-            .until("with the gizmo", |crp| {
-                crp.status
-                    .as_ref()
-                    .is_some_and(|status| selected(status).contains(&gizmo))
-            })
-            .await?;
+        until_selected(&placed, "with the gizmo", &[&gizmo]).await?;
         placed.until_step("Available", "True").await?;
 
-        let nobody = json!({ "url": "https://127.0.0.1:1/convert" });
-        let webhook = json!({ "clientConfig": nobody, "conversionReviewVersions": ["v1"] });
-        convert(&ctx, &gizmos, json!({ "strategy": "Webhook", "webhook": webhook })).await?;
+        convert(&ctx, &gizmos, by_nobody()).await?;
         until_listed(&ctx, &gizmos, false).await?;
         // One that has to list it anew.
         ctx.fleet().crash(HUB_AGENT).await?;
@@ -88,29 +111,14 @@ fn a_kind_that_cannot_be_listed_holds_only_those_that_need_it() {
             .await?
             .until_available(0)
             .await?;
-        ensure!(
-            placed.made::<ClusterResourceSnapshot>().await?.len() == 1,
-            "frozen without looking"
-        );
-        let works = placed.until_works("its Work", |works| works.len() == 1).await?;
-        let manifests = &works[0].spec.workload.manifests;
-        ensure!(
-            manifests.iter().any(|m| m.as_str().contains("Gizmo")),
-            "taken away: {works:?}"
-        );
+        still_placed(&placed).await?;
 
         convert(&ctx, &gizmos, json!({ "strategy": "None", "webhook": null })).await?;
         until_listed(&ctx, &gizmos, true).await?;
         let status = asking.until_available(0).await?;
         ensure!(selected(&status) == [gizmo.clone()], "{status:?}");
         let settings = format!("ConfigMap {with}/settings");
-        placed
-            .until("what came meanwhile", |crp| {
-                let selected = crp.status.as_ref().map(selected).unwrap_or_default();
-                selected.contains(&gizmo) && selected.contains(&settings)
-            })
-            .await?;
-        Ok(())
+        until_selected(&placed, "what came meanwhile", &[&gizmo, &settings]).await
     });
 }
 
@@ -125,15 +133,9 @@ fn a_kind_whose_new_version_cannot_be_listed_stays_placed() {
         let cast = Cast::new(&ctx, &["a"]).await?;
         let placed = Crp::create(&ctx, "placed", &spec(&whole_namespace(&namespace), &cast.everywhere())).await?;
         let gizmo = format!("Gizmo {namespace}/one");
-        let has = |crp: &ClusterResourcePlacement| {
-            let status = crp.status.as_ref();
-            status.is_some_and(|status| selected(status).contains(&gizmo))
-        };
-        placed.until("with the gizmo", has).await?;
+        until_selected(&placed, "with the gizmo", &[&gizmo]).await?;
         placed.until_step("Available", "True").await?;
 
-        let nobody = json!({ "url": "https://127.0.0.1:1/convert" });
-        let webhook = json!({ "clientConfig": nobody, "conversionReviewVersions": ["v1"] });
         let api: Api<CustomResourceDefinition> = Api::all(ctx.hub().await?);
         let mut definition = serde_json::to_value(api.get(&gizmos.definition()).await?)?;
         let mut newer = definition["spec"]["versions"][0].clone();
@@ -142,7 +144,7 @@ fn a_kind_whose_new_version_cannot_be_listed_stays_placed() {
         versions.push(newer);
         let change = json!({ "spec": {
             "versions": definition["spec"]["versions"],
-            "conversion": { "strategy": "Webhook", "webhook": webhook },
+            "conversion": by_nobody(),
         } });
         api.patch(&gizmos.definition(), &PatchParams::default(), &Patch::Merge(change))
             .await?;
@@ -150,26 +152,11 @@ fn a_kind_whose_new_version_cannot_be_listed_stays_placed() {
         // It is noticed, and whatever else is in the namespace does not take it away.
         ctx.create_in("hub", &namespace, config_map("settings", "0")).await?;
         placed.until_held(&["gizmos"]).await?;
-        ensure!(
-            placed.made::<ClusterResourceSnapshot>().await?.len() == 1,
-            "frozen without looking"
-        );
-        let works = placed.until_works("its Work", |works| works.len() == 1).await?;
-        let manifests = &works[0].spec.workload.manifests;
-        ensure!(
-            manifests.iter().any(|m| m.as_str().contains("Gizmo")),
-            "taken away: {works:?}"
-        );
+        still_placed(&placed).await?;
 
         convert(&ctx, &gizmos, json!({ "strategy": "None", "webhook": null })).await?;
         until_listed(&ctx, &gizmos, true).await?;
         let settings = format!("ConfigMap {namespace}/settings");
-        placed
-            .until("what came meanwhile", |crp| {
-                let selected = crp.status.as_ref().map(selected).unwrap_or_default();
-                selected.contains(&gizmo) && selected.contains(&settings)
-            })
-            .await?;
-        Ok(())
+        until_selected(&placed, "what came meanwhile", &[&gizmo, &settings]).await
     });
 }

@@ -46,11 +46,7 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
         return Ok(next);
     }
     // Whatever is in the way may go unseen: a namespace of somebody else is not watched.
-    let again = Instant::now() + BLOCKED_PAUSE;
-    Ok(match next {
-        Next::At(at) => Next::At(at.min(again)),
-        Next::Wait => Next::At(again),
-    })
+    Ok(next.sooner(Next::At(Instant::now() + BLOCKED_PAUSE)))
 }
 
 /// What the caches have for a member.

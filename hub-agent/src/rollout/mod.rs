@@ -192,12 +192,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     let said = hold(ctx, key, &plan).await;
     // One cluster's failure is its own: the others were written all the same.
     results.into_iter().collect::<Result<Vec<()>, Error>>()?;
-    let look = ctx.next(plan.look_again);
-    Ok(match (said?, look) {
-        (Some(at), Next::At(look)) => Next::At(at.min(look)),
-        (Some(at), _) => Next::At(at),
-        (None, look) => look,
-    })
+    Ok(said?.map_or(Next::Wait, Next::At).sooner(ctx.next(plan.look_again)))
 }
 
 /// Says of bindings that have to wait why, once they have waited for a moment. When to look again for the others.

@@ -156,7 +156,7 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
         // Whatever is left of its bindings is going; nobody decides about them any more.
         let going = bindings.iter().filter(|b| b.meta().deletion_timestamp.is_some());
         let names: Vec<_> = going.map(|binding| binding.name_any()).collect();
-        return Ok(Cycle::Done(sooner(release(ctx, key, &names).await?, look)));
+        return Ok(Cycle::Done(release(ctx, key, &names).await?.sooner(look)));
     };
     let name = key_of(key)?;
     ctx.scheduler.left_behind.lock().remove(key);
@@ -232,10 +232,10 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
     if let Some(problem) = &plan.problem {
         let error = problem.to_string();
         ctx.tell(live, &PlacementEvent::Held { error });
-        let next = sooner(released, Next::At(Instant::now() + PROBLEM_PAUSE));
+        let next = released.sooner(Next::At(Instant::now() + PROBLEM_PAUSE));
         return Ok(Cycle::Broken(next));
     }
-    Ok(Cycle::Done(sooner(released, ctx.next(plan.look_again))))
+    Ok(Cycle::Done(released.sooner(ctx.next(plan.look_again))))
 }
 
 /// Deletes bindings that a placement has left behind: it went by somebody's force, without our finalizer. After our own
@@ -259,14 +259,6 @@ async fn orphans<S: Scope>(ctx: &Context<S>, key: &Key, left_behind: bool) -> Re
         writer.delete_all::<S::Binding>(key.namespace(), &selector, key).await?;
     }
     Ok(Next::Wait)
-}
-
-fn sooner(one: Next, other: Next) -> Next {
-    match (one, other) {
-        (Next::At(one), Next::At(other)) => Next::At(one.min(other)),
-        (Next::At(at), _) | (_, Next::At(at)) => Next::At(at),
-        _ => Next::Wait,
-    }
 }
 
 /// Takes our finalizer off deleting bindings; off one whose Works are still there only after a moment.

@@ -60,9 +60,7 @@ impl Refusal {
             },
         }
     }
-}
 
-impl Refusal {
     /// Whether the API server does not serve the resource, which says nothing about objects.
     pub(super) fn is_unserved(&self) -> bool {
         self.code == 404 && !self.names_object
