@@ -23,6 +23,10 @@ pub const NEXT_RESOURCE_SNAPSHOT_DETECTED: &str = "kubernetes-fleet.io/next-reso
 
 /// On bindings while they are `Unscheduled`: the state before, `Scheduled` or `Bound`. Written by the scheduler.
 pub const PREVIOUS_BINDING_STATE: &str = "kubernetes-fleet.io/previous-binding-state";
+/// On bindings: the update run that started the cluster last, `<name>/<UID>`. Written by the run together with what it
+/// starts. The scheduler empties it when it picks an `Unscheduled` binding again: nothing may reach such a cluster until a
+/// run includes it.
+pub const UPDATE_RUN: &str = "kubernetes-fleet.io/update-run";
 
 /// On Works: the master resource snapshot they were made from. Written by the work generator.
 pub const PARENT_RESOURCE_SNAPSHOT_NAME: &str = "kubernetes-fleet.io/parent-resource-snapshot-name";
@@ -48,6 +52,10 @@ pub const KUBECTL_LAST_APPLIED_CONFIGURATION: &str = "kubectl.kubernetes.io/last
 /// On Deployments; never placed. Written by the Deployment controller.
 pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
 
+/// On the member's Secret with the hub token: `true` if the member agent shall renew it. Written by `kubectl fleet join`; a
+/// Secret without it is somebody else's to keep fresh.
+pub const RENEW_TOKEN: &str = "kubernetes-fleet.io/renew-token";
+
 /// On InternalMemberClusters: the address of the hub's channel. Written by the hub agent, read by the member.
 pub const CHANNEL_ENDPOINT: &str = "kubernetes-fleet.io/channel-endpoint";
 /// On InternalMemberClusters: the CA of the hub's channel, base64 of PEM. Written by the hub agent, read by the member.
@@ -59,7 +67,9 @@ pub const MEMBER_SESSION: &str = "kubernetes-fleet.io/member-session";
 /// state, so that the member's time to answer starts when it could first see the question, also after the hub was down.
 pub const LEAVE_SINCE: &str = "kubernetes-fleet.io/leave-since";
 
-/// A MemberCluster with an annotation whose key starts so is a managed one. Written by the managed control plane.
-pub const MANAGED_PREFIX: &str = "fleet.azure.com";
-/// On our webhook configurations: the certificate whose CA cert-manager fills in. Written by the hub agent.
-pub const INJECT_CA_FROM: &str = "cert-manager.io/inject-ca-from";
+/// On InternalMemberClusters: when the hub agent noticed that the hub went back in time, RFC 3339. Written by the hub
+/// agent. Until [`RECOVERED_AT`] is newer, nothing is applied to or removed from the member, nor its Works deleted.
+pub const WENT_BACK_AT: &str = "kubernetes-fleet.io/went-back-at";
+/// On InternalMemberClusters: when somebody has looked at a hub that went back in time and said to go on, RFC 3339.
+/// Written by people.
+pub const RECOVERED_AT: &str = "kubernetes-fleet.io/recovered-at";

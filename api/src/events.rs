@@ -32,6 +32,9 @@ impl EventType {
 
 /// Something to tell the user about an object.
 pub trait Event {
+    /// Every reason that there is.
+    const REASONS: &'static [&'static str];
+
     /// Who says so, for an object of this scope; objects that come in one scope only have one component.
     fn component(scope: Scope) -> &'static str
     where
@@ -71,6 +74,8 @@ macro_rules! events {
         }
 
         impl Event for $name {
+            const REASONS: &'static [&'static str] = &[$($reason),+];
+
             #[allow(unused_variables, reason = "most objects come in one scope only")]
             fn component(scope: Scope) -> &'static str {
                 $(if scope == Scope::Namespaced { return $namespaced; })?
@@ -130,8 +135,22 @@ events! {
              cluster a MemberCluster of its own";
         IdentityMismatch { user: String } => Warning "MemberClusterIdentityMismatch"
             "refused a connection from {user}: it is not the identity in spec.identity";
+        /// Held back: written later, the newest word only. Told once for as long as it goes on.
+        WorkHeldBack { cluster: String } => Warning "MemberClusterHeldBack"
+            "reports of {cluster} are written down later: it keeps changing the status of one Work";
+        StatusHeldBack { cluster: String } => Warning "MemberClusterHeldBack"
+            "reports of {cluster} are written down later: it keeps changing what it says about itself";
+        BytesHeldBack { cluster: String, mebibytes: u32 } => Warning "MemberClusterHeldBack"
+            "reports of {cluster} are written down later: it stores more than {mebibytes} MiB a minute";
+        SessionHeldBack { cluster: String, sessions: u32 } => Warning "MemberClusterHeldBack"
+            "{cluster} is made to wait: it connects more than {sessions} times a minute";
         ForceDeleted => Warning "MemberClusterForceDeleted"
             "member cluster did not leave in time; its placed resources stay on it";
+        /// A hub that was restored from a backup.
+        HubWentBack { why: String } => Warning "HubWentBackInTime"
+            "the hub went back in time, as after a restore from a backup: {why}; nothing is applied to this member \
+             cluster or removed from it until the annotation kubernetes-fleet.io/recovered-at of its \
+             InternalMemberCluster has a newer time";
     }
 }
 
@@ -149,6 +168,16 @@ events! {
             "Failed to start the property provider: {error}";
         ProviderStartTimedOut => Warning "TimedOut" "The property provider does not start up in time";
         ProviderTimedOut => Warning "TimedOut" "The property provider does not respond in time";
+        // Ours.
+        HubTokenNotRenewed { cluster: String, ends: String, error: String } => Warning "HubTokenNotRenewed"
+            "the member's token for the hub ends at {ends} and could not be renewed: {error}; unless this passes, run \
+             `kubectl fleet join {cluster}` again, which makes a new one";
+        HubTokenRenewed { ends: String } => Normal "HubTokenRenewed"
+            "the member's token for the hub was renewed; the new one ends at {ends}";
+        HubWentBack { why: String } => Warning "HubWentBackInTime"
+            "the hub went back in time, as after a restore from a backup: {why}; nothing is applied or removed until \
+             the annotation kubernetes-fleet.io/recovered-at has a newer time";
+        HubRecovered => Normal "HubRecovered" "the hub has recovered: Works are applied again";
     }
 }
 
@@ -235,36 +264,49 @@ events! {
 
 // Ours, all of them; the component is the name of upstream's controller, which emits none.
 events! {
-    /// On bindings, from the rollout controller.
-    pub enum RolloutEvent
-        from "cluster-resource-placement-rollout-controller" or "resource-placement-rollout-controller" {
-        Bound { cluster: String, snapshot: String } => Normal "BindingBound"
-            "Started rolling out {snapshot} to cluster {cluster}";
-        Updated { cluster: String, snapshot: String } => Normal "BindingUpdated"
-            "Started updating cluster {cluster} to {snapshot}";
-        Removed { cluster: String } => Normal "BindingRemoved" "Started removing resources from cluster {cluster}";
-        Blocked { cluster: String, why: String } => Normal "BindingBlocked" "Cluster {cluster} has to wait: {why}";
-    }
-}
-
-// Ours, all of them; as above.
-events! {
-    /// On update runs and, where they are about one, on approval requests.
+    /// On update runs and, where they are about one, on approval requests. Where a condition tells the same, reason and
+    /// text are the condition's; a stage's text comes after its name.
     pub enum UpdateRunEvent from "clusterstagedupdaterun-controller" or "stagedupdaterun-controller" {
-        Initialized => Normal "UpdateRunInitialized" "The UpdateRun initialized successfully";
+        Initialized => Normal "UpdateRunInitializedSuccessfully" "The UpdateRun initialized successfully";
         InitializationFailed { error: String } => Warning "UpdateRunInitializedFailed" "{error}";
-        StageStarted { stage: String } => Normal "StageUpdatingStarted" "Clusters in stage {stage} started updating";
-        StageFinished { stage: String } => Normal "StageUpdatingSucceeded" "Stage {stage} completed successfully";
-        ApprovalNeeded { request: String, stage: String } => Normal "StageApprovalNeeded"
+        InitializationWaiting { bindings: Vec<String> } => Warning "UpdateRunInitializationWaiting" {
+            format!("Waiting for the scheduler to look again at binding(s) of an older policy: {}", bindings.join(", "))
+        };
+        StageStarted { stage: String } => Normal "StageUpdatingStarted"
+            "Stage {stage}: Clusters in the stage started updating";
+        StageSucceeded { stage: String } => Normal "StageUpdatingSucceeded"
+            "Stage {stage}: Stage update completed successfully";
+        StageSkipped { stage: String } => Normal "StageUpdatingSkippedNoClusters"
+            "Stage {stage}: Stage skipped because it has no clusters";
+        ClusterSkipped { cluster: String, stage: String, why: String } => Normal "UpdateRunClusterSkipped"
+            "Cluster {cluster} in stage {stage}: {why}";
+        /// Clusters that the placement has picked since the plan was made.
+        ClustersNotIncluded { clusters: Vec<String> } => Normal "UpdateRunClustersNotIncluded" {
+            format!(
+                "{} cluster(s) picked after the run was initialized are left to the next run: {}",
+                clusters.len(),
+                clusters.join(", "),
+            )
+        };
+        ApprovalNeeded { request: String, stage: String } => Normal "UpdateRunApprovalNeeded"
             "Stage {stage} is waiting for {request} to be approved";
-        ApprovalAccepted { request: String, stage: String } => Normal "StageApprovalAccepted"
+        ApprovalAccepted { request: String, stage: String } => Normal "UpdateRunApprovalAccepted"
             "The approval {request} for stage {stage} was accepted";
         /// An approval for another generation counts for nothing, and nothing else says so.
-        StaleApproval { request: String, observed: i64, generation: i64 } => Warning "StageApprovalIgnored"
+        ApprovalStale { request: String, observed: i64, generation: i64 } => Warning "UpdateRunApprovalStale"
             "The approval of {request} is ignored: its Approved condition has observedGeneration {observed}, want \
              {generation}";
+        /// The condition's text, and for each cluster what is in the way.
         Stuck { message: String } => Warning "UpdateRunStuck" "{message}";
+        /// The text of the condition is published and names no run.
+        Preempted { cluster: String, stage: String, run: String, index: String } => Warning "UpdateRunPreempted"
+            "Cluster {cluster} in stage {stage} was taken over by update run {run} (resourceSnapshotIndex {index})";
+        /// The binding names no other run.
+        Changed { cluster: String, stage: String, index: String } => Warning "UpdateRunPreempted"
+            "Cluster {cluster} in stage {stage} was given other content (resourceSnapshotIndex {index}), not by an \
+             update run";
         Stopped => Normal "UpdateRunStopped" "The update run has been stopped";
+        Resumed => Normal "UpdateRunResumed" "The update run has been resumed";
         Failed { error: String } => Warning "UpdateRunFailed" "{error}";
         Succeeded => Normal "UpdateRunSucceeded" "All stages are completed successfully";
     }
@@ -281,6 +323,19 @@ events! {
             "{remaining} object(s) on the member cluster are still being deleted, first {first}";
         LeftoverNotRemoved { object: String, error: String } => Warning "LeftoverNotRemoved"
             "{object} is no longer placed but could not be removed from the member cluster: {error}";
+        LeftoverKept { object: String } => Warning "LeftoverKept"
+            "{object} is not in the Work and stays on the member cluster: the hub may have forgotten it";
+    }
+}
+
+// Ours.
+events! {
+    /// On webhook configurations that KubeFleet has left.
+    pub enum WebhookConfigurationEvent from "hub-agent" {
+        LeftByKubeFleet { effect: String } => Warning "LeftByKubeFleet"
+            "left by KubeFleet's hub agent: {effect}; delete this object, or start the hub agent with \
+             --remove-kubefleet-webhooks (chart: removeKubeFleetWebhooks)";
+        Removed => Normal "RemovedAfterKubeFleet" "left by KubeFleet's hub agent; removed as the hub agent was told";
     }
 }
 

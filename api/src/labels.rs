@@ -56,29 +56,8 @@ pub const AZURE_SUBSCRIPTION_ID: &str = "fleet.azure.com/subscription-id";
 /// The labels that a member may ask the hub to fill in: labels decide scheduling, so nothing beyond these three.
 pub const REPORTED_BY_MEMBERS: [&str; 3] = [AZURE_LOCATION, AZURE_RESOURCE_GROUP, AZURE_SUBSCRIPTION_ID];
 
-/// On ClusterProfiles: who manages the cluster, `CLUSTER_MANAGER_NAME`. Written by the inventory export.
-pub const CLUSTER_MANAGER: &str = "x-k8s.io/cluster-manager";
-/// Value of `CLUSTER_MANAGER`, of `spec.clusterManager.name` and of the access provider. The field is immutable, so it
-/// stays the upstream project's name.
-pub const CLUSTER_MANAGER_NAME: &str = "KubeFleet";
-
-/// On our webhook configurations: `"true"`, keeps AKS's enforcer from rewriting them. Written by the hub agent.
-pub const ADMISSION_ENFORCER_DISABLED: &str = "admissions.enforcer/disabled";
-/// What marks an admission policy as ours, and so as ours to delete. Written by the admission policy manager.
-pub const ADMISSION_POLICIES: [(&str, &str); 3] = [
-    ("app.kubernetes.io/managed-by", "fleet-hub-agent"),
-    ("app.kubernetes.io/part-of", "fleet"),
-    ("app.kubernetes.io/component", "admission-policy-manager"),
-];
-
-/// On every namespace: its own name. Written by the API server.
-pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// On EndpointSlices made by a controller; such slices are never selected. Written by Kubernetes.
 pub const ENDPOINT_SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// On nodes: their region. Written by the cloud provider; the azure property provider reads it.
-pub const NODE_REGION: &str = "topology.kubernetes.io/region";
-/// On nodes: their SKU. Written by the cloud provider; the azure property provider reads it.
-pub const NODE_INSTANCE_TYPE: &str = "beta.kubernetes.io/instance-type";
 
 /// The value of a label that is on.
 pub const TRUE: &str = "true";

@@ -40,8 +40,6 @@ pub mod field_managers {
     pub const OVERRIDE: &str = "override-controller";
     /// Update runs' finalizers, in both scopes.
     pub const UPDATE_RUN: &str = "cluster-staged-update-run-controller";
-    /// Everything that is applied to a member.
-    pub const WORK_APPLIER: &str = "work-api-agent";
     /// What the API server calls fields from before the first server-side apply.
     pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 }

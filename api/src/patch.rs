@@ -31,6 +31,11 @@ pub fn between<T: Serialize>(old: &T, new: &T) -> serde_json::Result<Option<Valu
     Ok(merge_patch(&serde_json::to_value(old)?, &serde_json::to_value(new)?))
 }
 
+/// The patch that turns the status `old` of an object into `new`; `None` when there is nothing to write.
+pub fn between_statuses<T: Serialize>(old: &T, new: &T) -> serde_json::Result<Option<Value>> {
+    Ok(between(old, new)?.map(|status| json!({ "status": status })))
+}
+
 /// [`between`] for two JSON values.
 pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {

@@ -7,27 +7,28 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Any JSON value, kept as text.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RawJson(Box<RawValue>);
+/// Any JSON value, kept as text. A clone shares the text: what a snapshot, a rendering and a request have of one object is
+/// held once.
+#[derive(Clone)]
+pub struct RawJson(Arc<RawValue>);
 
 impl RawJson {
     /// Takes text that must be JSON.
     pub fn from_text(text: String) -> serde_json::Result<Self> {
-        RawValue::from_string(text).map(Self)
+        RawValue::from_string(text).map(|text| Self(text.into()))
     }
 
     /// Writes `value` as JSON.
     pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<Self> {
-        serde_json::value::to_raw_value(value).map(Self)
+        serde_json::value::to_raw_value(value).map(|text| Self(text.into()))
     }
 
     /// The text.
@@ -43,6 +44,18 @@ impl RawJson {
     /// The value as a tree, for code that has to look into it.
     pub fn to_value(&self) -> Value {
         self.parse().expect("a RawJson holds only checked JSON")
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|text| Self(text.into()))
     }
 }
 

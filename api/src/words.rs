@@ -8,10 +8,32 @@
 //! report in a status, and what a newer hub may ask of an older member agent, which must still be able to say "I do not
 //! know this" instead of losing sight of the object. `open_enum!(any …)` also leaves the CRD's field a free string.
 //!
-//! In both, the first word is the default, and the comments on the words become part of the CRD's description.
+//! In both, the words stand in the published order, the first is the default unless another one is named, and the comments
+//! on the words become part of the CRD's description.
 
 macro_rules! closed_enum {
     (
+        $(#[doc = $doc:literal])*
+        $name:ident { $( $(#[doc = $word_doc:literal])* $word:ident = $text:literal, )+ }
+    ) => {
+        crate::words::closed_enum! {
+            @ Self::ALL[0],
+            $(#[doc = $doc])*
+            $name { $( $(#[doc = $word_doc])* $word = $text, )+ }
+        }
+    };
+    (
+        $(#[doc = $doc:literal])*
+        $name:ident or $default:ident { $( $(#[doc = $word_doc:literal])* $word:ident = $text:literal, )+ }
+    ) => {
+        crate::words::closed_enum! {
+            @ Self::$default,
+            $(#[doc = $doc])*
+            $name { $( $(#[doc = $word_doc])* $word = $text, )+ }
+        }
+    };
+    (
+        @ $default:expr,
         $(#[doc = $doc:literal])*
         $name:ident { $( $(#[doc = $word_doc:literal])* $word:ident = $text:literal, )+ }
     ) => {
@@ -22,7 +44,7 @@ macro_rules! closed_enum {
         }
 
         impl $name {
-            /// Every word, the default first.
+            /// Every word, in the published order.
             pub const ALL: &'static [Self] = &[$( Self::$word, )+];
 
             /// The word as the API spells it.
@@ -35,7 +57,7 @@ macro_rules! closed_enum {
 
         impl Default for $name {
             fn default() -> Self {
-                Self::ALL[0]
+                $default
             }
         }
 

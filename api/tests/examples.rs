@@ -13,7 +13,7 @@ fn example(plural: &str) -> Value {
         text.starts_with("# "),
         "{plural}.yaml does not begin with a comment that says what it is"
     );
-    serde_yaml_ng::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn check<K: Kind>() {

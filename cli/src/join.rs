@@ -1,26 +1,24 @@
 //! `kubectl fleet join`: the whole join recipe in one command. Every step can be repeated; nothing is replaced that
 //! is already as it should be.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+mod credential;
+
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fleet_api::{
+    annotations::RENEW_TOKEN,
     cluster::{MemberCluster, MemberClusterSpec},
     kind::SpecKind,
     names::{ClusterName, FLEET_SYSTEM_NAMESPACE},
 };
-use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::{
-    ByteString,
-    api::{
-        core::v1::{Namespace, Secret, ServiceAccount},
-        rbac::v1::Subject,
-    },
-};
+use fleet_core::session::token::LIFETIME_MIN;
+use jiff::SignedDuration;
+use k8s_openapi::api::{core::v1::Secret, rbac::v1::Subject};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ObjectMeta, Patch, PatchParams, WatchEvent, WatchParams},
+    api::{ObjectMeta, Patch, PatchParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -29,15 +27,14 @@ use crate::clusters::{self, Cluster};
 const FIELD_MANAGER: &str = "kubectl-fleet";
 /// The member's Secret with the hub token, as the chart expects it.
 const TOKEN_SECRET: &str = "hub-kubeconfig-secret";
-const TOKEN_SECRET_NAMESPACE: &str = "default";
+/// Where earlier releases and KubeFleet's recipe put it.
+const FORMER_NAMESPACE: &str = "default";
 const HEARTBEAT_PERIOD_SECONDS: i32 = 15;
-/// The token controller answers within a second; a minute means that it does not run.
-const TOKEN_WAIT: Duration = Duration::from_mins(1);
 
 /// Let a cluster join the fleet.
 ///
-/// On the hub: a ServiceAccount with a token, and the MemberCluster that names it. On the member: the Secret with that
-/// token. Prints the values of the member-agent chart.
+/// On the hub: a ServiceAccount with a token that it may renew itself, and the MemberCluster that names it. On the member:
+/// the Secret with that token, which the member agent keeps from ending. Prints the values of the member-agent chart.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  kubectl fleet join east --hub-cluster-context hub --member-cluster-context east > values.yaml\n  \
@@ -62,6 +59,16 @@ pub(crate) struct Args {
     /// Labels for the MemberCluster, for placements to select by (key=value, repeatable)
     #[arg(long = "label", value_parser = label)]
     labels: Vec<(String, String)>,
+    /// The namespace of the member agent's release, where its token is kept
+    #[arg(long, default_value = FLEET_SYSTEM_NAMESPACE)]
+    member_namespace: String,
+    /// How long a token lives. The member agent renews it after half of that time, so that it may be cut off from the hub
+    /// for the other half. The hub may grant less
+    #[arg(long, default_value = "720h", value_parser = lifetime, conflicts_with = "unbounded_token")]
+    token_lifetime: SignedDuration,
+    /// Make a token that never ends, in a Secret on the hub, as older recipes do
+    #[arg(long)]
+    unbounded_token: bool,
     /// Write the chart values to this file instead of stdout
     #[arg(long, short)]
     output: Option<PathBuf>,
@@ -72,6 +79,14 @@ fn label(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("want key=value".to_owned()),
     }
+}
+
+fn lifetime(text: &str) -> Result<SignedDuration, String> {
+    let lifetime: SignedDuration = text.parse().map_err(|_| "want a duration, such as 720h".to_owned())?;
+    if lifetime < LIFETIME_MIN {
+        return Err("an API server issues no token for less than 10m".to_owned());
+    }
+    Ok(lifetime)
 }
 
 /// The values of the member-agent chart.
@@ -95,7 +110,7 @@ struct ValuesConfig {
 #[derive(Debug, Serialize)]
 struct ValuesSecret {
     name: &'static str,
-    namespace: &'static str,
+    namespace: String,
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
@@ -106,6 +121,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         hub_url,
         heartbeat_period_seconds,
         labels,
+        member_namespace,
+        token_lifetime,
+        unbounded_token,
         output,
     } = args;
     let cluster: ClusterName = name.parse()?;
@@ -115,17 +133,34 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         eprintln!("note: hub and member are the same cluster ({})", hub.server);
     }
 
-    let token = hub_identity(&hub.client, &cluster).await?;
+    let lifetime = (!unbounded_token).then_some(token_lifetime);
+    let token = credential::issue(&hub.client, &cluster, lifetime).await?;
     member_cluster(&hub.client, &cluster, heartbeat_period_seconds, labels).await?;
+    let renew = lifetime.map(|_| BTreeMap::from([(RENEW_TOKEN.to_owned(), "true".to_owned())]));
     let secret = Secret {
-        metadata: named(TOKEN_SECRET),
+        metadata: ObjectMeta {
+            annotations: renew,
+            ..named(TOKEN_SECRET)
+        },
         data: Some(BTreeMap::from([("token".to_owned(), token)])),
         ..Secret::default()
     };
-    apply(&Api::namespaced(member.client, TOKEN_SECRET_NAMESPACE), &secret).await?;
-    eprintln!("member: Secret {TOKEN_SECRET_NAMESPACE}/{TOKEN_SECRET} holds the hub token");
+    credential::ensure_namespace(&member.client, &member_namespace).await?;
+    apply(&Api::namespaced(member.client.clone(), &member_namespace), &secret).await?;
+    eprintln!("member: Secret {member_namespace}/{TOKEN_SECRET} holds the hub token");
+    if member_namespace != FORMER_NAMESPACE {
+        let former = Api::<Secret>::namespaced(member.client, FORMER_NAMESPACE);
+        if let Ok(Some(_)) = former.get_opt(TOKEN_SECRET).await {
+            eprintln!(
+                "note: Secret {FORMER_NAMESPACE}/{TOKEN_SECRET} on the member is not needed any more once the chart has \
+                 these values"
+            );
+        }
+    }
 
-    let text = serde_yaml_ng::to_string(&values(&hub, hub_url, &cluster))?;
+    // A CA is long, and stays on its line.
+    let lines = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    let text = serde_saphyr::to_string_with_options(&values(&hub, hub_url, &cluster, member_namespace), lines)?;
     match output {
         None => print!("{text}"),
         Some(path) => {
@@ -137,7 +172,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn values(hub: &Cluster, hub_url: Option<String>, cluster: &ClusterName) -> Values {
+fn values(hub: &Cluster, hub_url: Option<String>, cluster: &ClusterName, namespace: String) -> Values {
     Values {
         config: ValuesConfig {
             provider: "secret",
@@ -147,65 +182,8 @@ fn values(hub: &Cluster, hub_url: Option<String>, cluster: &ClusterName) -> Valu
         },
         secret: ValuesSecret {
             name: TOKEN_SECRET,
-            namespace: TOKEN_SECRET_NAMESPACE,
+            namespace,
         },
-    }
-}
-
-/// The member's ServiceAccount on the hub, and its token once the hub has issued one.
-async fn hub_identity(hub: &Client, cluster: &ClusterName) -> Result<ByteString> {
-    let (identity, name) = (cluster.service_account(), cluster.token_secret());
-    apply(
-        &Api::all(hub.clone()),
-        &Namespace {
-            metadata: named(FLEET_SYSTEM_NAMESPACE),
-            ..Namespace::default()
-        },
-    )
-    .await?;
-    let account = ServiceAccount {
-        metadata: named(&identity),
-        ..ServiceAccount::default()
-    };
-    apply(&Api::namespaced(hub.clone(), FLEET_SYSTEM_NAMESPACE), &account).await?;
-    let secret = Secret {
-        metadata: ObjectMeta {
-            annotations: Some(BTreeMap::from([(
-                "kubernetes.io/service-account.name".to_owned(),
-                identity.clone(),
-            )])),
-            ..named(&name)
-        },
-        type_: Some("kubernetes.io/service-account-token".to_owned()),
-        ..Secret::default()
-    };
-    let secrets = Api::<Secret>::namespaced(hub.clone(), FLEET_SYSTEM_NAMESPACE);
-    apply(&secrets, &secret).await?;
-    eprintln!("hub: ServiceAccount {FLEET_SYSTEM_NAMESPACE}/{identity}, token in Secret {name}");
-    tokio::time::timeout(TOKEN_WAIT, issued(&secrets, &name)).await.unwrap_or_else(|_| {
-        bail!("the hub has not filled Secret {FLEET_SYSTEM_NAMESPACE}/{name} with a token: does its controller manager run?")
-    })
-}
-
-async fn issued(secrets: &Api<Secret>, name: &str) -> Result<ByteString> {
-    let token = |s: &Secret| {
-        s.data
-            .as_ref()
-            .and_then(|d| d.get("token"))
-            .filter(|t| !t.0.is_empty())
-            .cloned()
-    };
-    loop {
-        // The watch starts with the Secret as it is now.
-        let only = WatchParams::default().fields(&format!("metadata.name={name}"));
-        let mut events = secrets.watch(&only, "0").await?.boxed();
-        while let Some(event) = events.try_next().await? {
-            if let WatchEvent::Added(secret) | WatchEvent::Modified(secret) = event
-                && let Some(token) = token(&secret)
-            {
-                return Ok(token);
-            }
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! data that carries its reason. The agents carry it out.
 
 pub mod apply;
+pub mod envelope;
 pub mod membership;
 pub mod overrides;
 pub mod report_back;
@@ -13,4 +14,5 @@ pub mod scheduler;
 pub mod selection;
 pub mod session;
 pub mod snapshot;
+pub mod updaterun;
 pub mod work;

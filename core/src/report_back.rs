@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A member can lie about its own cluster only: what it says reaches an object only if the placement has that one cluster
-//! and selects that very object.
+//! and selects that very object, and nobody on the hub trusts the status of its kind ([`is_trusted`]).
 
 use std::collections::BTreeSet;
 
@@ -107,8 +107,8 @@ pub struct Report {
 
 /// What a Work says about objects that the placement selects. Nothing while it is not applied as it is; nothing about
 /// what comes out of an envelope, since the hub has no such object; nothing about kinds whose status is about the
-/// cluster that serves them.
-pub fn reports(work: &Work, selected: &[ResourceIdentifier]) -> Vec<Report> {
+/// cluster that serves them; of a namespaced placement nothing about objects elsewhere, whatever its status lists.
+pub fn reports(work: &Work, selected: &[ResourceIdentifier], within: Option<&str>) -> Vec<Report> {
     let Some(status) = &work.status else { return Vec::new() };
     let generation = work.metadata.generation.unwrap_or_default();
     let enveloped = work
@@ -123,7 +123,8 @@ pub fn reports(work: &Work, selected: &[ResourceIdentifier]) -> Vec<Report> {
     let selected: BTreeSet<ObjectId> = plain.map(ObjectId::from).collect();
     let entries = status.manifest_conditions.iter().filter_map(|entry| {
         let object = ObjectId::from(&entry.identifier);
-        if !selected.contains(&object) || is_about_its_cluster(&object) {
+        let outside = within.is_some_and(|namespace| object.namespace != namespace);
+        if outside || !selected.contains(&object) || is_about_its_cluster(&object) {
             return None;
         }
         let shown = entry.back_reported_status.as_ref()?.observed_status.as_ref()?;
@@ -141,6 +142,40 @@ fn is_about_its_cluster(object: &ObjectId) -> bool {
             | ("apiextensions.k8s.io", "CustomResourceDefinition")
             | ("apiregistration.k8s.io", "APIService")
     )
+}
+
+/// Whether somebody on the hub acts on the status of this kind as if the hub's own controllers had written it: quotas,
+/// traffic, volumes, certificates, nodes. A member, or whoever may write the object there, could then say what it likes.
+pub fn is_trusted(object: &ObjectId) -> bool {
+    is_about_its_cluster(object)
+        || is_ours(&object.group)
+        || match object.group.as_str() {
+            "" => matches!(
+                object.kind.as_str(),
+                "Node" | "PersistentVolume" | "PersistentVolumeClaim" | "Pod" | "ResourceQuota" | "Service"
+            ),
+            "networking.k8s.io" | "extensions" => object.kind == "Ingress",
+            "policy" => object.kind == "PodDisruptionBudget",
+            "multicluster.x-k8s.io" => object.kind == "ClusterProfile",
+            group => matches!(
+                group,
+                "gateway.networking.k8s.io"
+                    | "certificates.k8s.io"
+                    | "cert-manager.io"
+                    | "resource.k8s.io"
+                    | "snapshot.storage.k8s.io"
+                    | "storage.k8s.io"
+            ),
+        }
+}
+
+/// Kinds of fleets: their status decides what is placed where.
+fn is_ours(group: &str) -> bool {
+    ["kubernetes-fleet.io", "fleet.azure.com"].iter().any(|domain| {
+        group
+            .strip_suffix(domain)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }
 
 /// The merge patch that gives the hub's object this status; none if it has it. It holds only for the very object and
@@ -175,6 +210,9 @@ pub enum Obstacle {
          WorkAPI"
     )]
     NoSubresource,
+    /// It would be believed.
+    #[error("others on the hub trust the status of this kind, so it is never written; use the destination WorkAPI")]
+    Trusted,
     /// The agent lacks the right. Given later it is used without anybody's doing.
     #[error(
         "the hub agent may not: {said}; install its chart with reportBack.originalResource=true, or grant \"patch\" on \

@@ -10,28 +10,36 @@
 //! what there is, the control socket adds members and restarts, kills or pauses processes.
 
 pub mod agents;
+pub mod backup;
 pub mod bench;
 pub mod binaries;
 pub mod cluster;
 pub mod demo;
 pub mod disk;
 pub mod events;
+pub mod fat;
+mod flaky;
 pub mod fleet;
+pub mod gate;
 pub mod gizmos;
 pub mod harness;
+pub mod hostile;
 pub mod kubectl;
 pub mod launcher;
 pub mod lock;
 pub mod members;
+mod modules;
 pub mod placements;
 pub mod played;
 pub mod process;
 pub mod proxy;
 pub mod refusal;
 pub mod rundir;
+pub mod runs;
 mod scenarios;
 pub mod scripted_member;
 pub mod supervisor;
+pub mod tenant;
 pub mod wait;
 pub mod works;
 

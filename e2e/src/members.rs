@@ -20,7 +20,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::agents;
-use crate::cluster::certs::Pki;
+use crate::cluster::certs::{self, Pki};
 use crate::events::Events;
 use crate::harness::Ctx;
 use crate::process;
@@ -43,6 +43,40 @@ impl Member {
         let member = Self::identity(ctx, word).await?;
         member.create_again().await?;
         Ok(member)
+    }
+
+    /// A MemberCluster whose identity is a user, who proves itself with a client certificate.
+    pub async fn create_user(ctx: &Ctx, word: &str) -> Result<Self> {
+        let member = Self::named(ctx, &ctx.name(word));
+        let subject = json!({"kind": "User", "name": member.account, "apiGroup": "rbac.authorization.k8s.io"});
+        let spec = json!({"identity": subject, "heartbeatPeriodSeconds": 1});
+        let mc = serde_json::from_value(json!({"metadata": {"name": member.name}, "spec": spec}))?;
+        ctx.create::<MemberCluster>("hub", mc).await?;
+        Ok(member)
+    }
+
+    /// A client certificate of its user and the key, PEM, signed by the hub's CA.
+    pub fn certificate(&self) -> Result<(String, String)> {
+        Pki::open(&self.ctx.fleet().dir().join("pki").join("hub")).client(&self.account)
+    }
+
+    /// What a real agent on `cluster` runs with that proves itself with that certificate, as the chart says it.
+    pub async fn agent_with_certificate(&self, cluster: &str) -> Result<process::Spec> {
+        let fleet = self.ctx.fleet();
+        let (certificate, key) = self.certificate()?;
+        let file = |end: &str| fleet.dir().join("conf").join(format!("{}.{end}", self.name));
+        let (cert_file, key_file) = (file("crt"), file("key"));
+        certs::write_private(&cert_file, &certificate)?;
+        certs::write_private(&key_file, &key)?;
+        let (server, ca) = agents::hub_address(fleet)?;
+        let config = json!({
+            "hubURL": server, "hubCA": ca, "memberClusterName": self.name,
+            "identityKey": key_file, "identityCert": cert_file,
+        });
+        let values = json!({"config": config, "useCAAuth": true});
+        let mut spec = agents::member_agent_spec(fleet, cluster, &self.process(cluster), &values).await?;
+        spec.args.retain(|arg| !arg.starts_with("--leader-elect"));
+        Ok(spec)
     }
 
     /// The identity alone.

@@ -156,6 +156,19 @@ impl Cast {
         Ok(())
     }
 
+    /// A member has said nothing for so long, whatever it said before: on both objects that have the time.
+    pub async fn silence(&self, word: &str, age: SignedDuration) -> Result<()> {
+        let status = report(age, true);
+        self.say(word, &status).await?;
+        let member = self.member(word);
+        let patch = Patch::Merge(json!({ "status": status }));
+        let members = member.api().await?;
+        members
+            .patch_status(&member.name, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
     /// A member.
     pub fn member(&self, word: &str) -> Member {
         Member::named(&self.ctx, &self.name(word))

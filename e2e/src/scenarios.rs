@@ -6,13 +6,14 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
-    const CRATES: [(&str, &str); 7] = [
+    const CRATES: [(&str, &str); 8] = [
         ("fleet-api", "api"),
         ("fleet-core", "core"),
         ("fleet-proto", "proto"),
         ("fleet-runtime", "runtime"),
         ("hub-agent", "hub-agent"),
         ("member-agent", "member-agent"),
+        ("kubectl-fleet", "cli"),
         ("fleet-e2e", "e2e"),
     ];
 
@@ -51,6 +52,7 @@ mod tests {
         [modules, parent].iter().any(|m| file.ends_with(m))
             || file.ends_with(&format!("{modules}::tests"))
             || file.ends_with(&format!("{modules}::mod"))
+            || file.ends_with(&format!("{modules}::main"))
             || file.contains(&format!("{modules}::tests::"))
     }
 

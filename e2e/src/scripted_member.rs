@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use fleet_proto::convert::{
-    Accept, Ack, AgentStatus, AgentType, Condition, FromMember, Heartbeat, Hello, HubMessage, MemberMessage, Outcome,
-    RejectCode, Status,
-};
+use fleet_api::cluster::AgentType;
+use fleet_api::conditions::Status;
+use fleet_core::session::Outcome;
+use fleet_core::session::cluster::AgentReport;
+use fleet_core::session::condition::ReportedCondition;
+use fleet_proto::convert::{Accept, Ack, FromMember, Hello, HubMessage, MemberMessage, RejectCode};
 use fleet_proto::pb;
 use fleet_proto::pb::fleet_channel_client::FleetChannelClient;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -52,14 +54,24 @@ pub struct Address {
 impl ScriptedMember {
     /// Opens a stream on which nothing has been said.
     pub async fn dial(address: &Address, token: Option<&str>) -> Result<Self> {
+        Self::dial_with(address, token, None).await
+    }
+
+    /// The same with a client certificate and its key, PEM.
+    pub async fn dial_with(address: &Address, token: Option<&str>, certificate: Option<(&str, &str)>) -> Result<Self> {
         crate::install_crypto_provider();
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(address.ca.as_bytes()) {
             roots.add(certificate?)?;
         }
-        let mut config = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let mut config = match certificate {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
+                config.with_client_auth_cert(chain?, PrivateKeyDer::from_pem_slice(key.as_bytes())?)?
+            }
+        };
         config.alpn_protocols = vec![b"h2".to_vec()];
         let (connector, endpoint) = (
             tokio_rustls::TlsConnector::from(Arc::new(config)),
@@ -93,6 +105,15 @@ impl ScriptedMember {
             imc_uid: String::new(),
             imc_generation: 0,
         })
+    }
+
+    /// Hands a message to the network, and waits until there is room for it.
+    pub async fn push(&mut self, message: pb::MemberMessage) {
+        self.raw(message).await;
+        // Whatever was handed over before has gone out when the queue is empty.
+        while self.send.capacity() < self.send.max_capacity() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Sends anything at all. The hub may have ended the stream already; what it said can still be read.
@@ -147,7 +168,7 @@ impl ScriptedMember {
         loop {
             match self.next().await? {
                 Some(HubMessage::Ack(ack)) if ack.seq == seq => return Ok(ack),
-                Some(HubMessage::Ack(_) | HubMessage::Hint { .. } | HubMessage::Resend { .. }) => {}
+                Some(HubMessage::Ack(_)) => {}
                 other => bail!("no answer to message {seq}: {other:?}"),
             }
         }
@@ -170,12 +191,7 @@ impl ScriptedMember {
 
     /// Alive.
     pub async fn beat(&mut self) -> u64 {
-        let heartbeat = Heartbeat {
-            imc_uid: self.imc_uid.clone(),
-            imc_generation: self.imc_generation,
-            newest_work_resource_version: "1".to_owned(),
-        };
-        self.say(MemberMessage::Heartbeat(heartbeat)).await
+        self.say(MemberMessage::Heartbeat).await
     }
 
     /// Says Joined and Healthy, and waits until both are stored.
@@ -194,8 +210,8 @@ impl ScriptedMember {
     }
 
     /// A report of these conditions for the InternalMemberCluster of this session.
-    pub fn agent_status(&self, conditions: Vec<Condition>) -> MemberMessage {
-        MemberMessage::AgentStatus(AgentStatus {
+    pub fn agent_status(&self, conditions: Vec<ReportedCondition>) -> MemberMessage {
+        MemberMessage::AgentStatus(AgentReport {
             imc_uid: self.imc_uid.clone(),
             imc_generation: self.imc_generation,
             conditions,
@@ -220,8 +236,8 @@ pub fn hello(member: &str) -> Hello {
 }
 
 /// A condition as a member reports it.
-pub fn condition(type_: &str, status: Status, reason: &str) -> Condition {
-    Condition {
+pub fn condition(type_: &str, status: Status, reason: &str) -> ReportedCondition {
+    ReportedCondition {
         type_: type_.to_owned(),
         status,
         reason: reason.to_owned(),

@@ -156,7 +156,7 @@ async fn settle<T: Serialize>(
             },
             () = &mut deadline => {
                 let seen = match (&last, &trouble) {
-                    (Some(state), _) => serde_yaml_ng::to_string(&clean(state))?,
+                    (Some(state), _) => serde_saphyr::to_string(&clean(state))?,
                     (None, Some(error)) => format!("nothing, but this error: {error}"),
                     (None, None) => "nothing".to_owned(),
                 };

@@ -3,14 +3,15 @@
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use fleet_e2e::agents::{self, Chart};
+use fleet_e2e::agents::{self, Chart, chart};
 use fleet_e2e::binaries;
 use serde_json::{Value, json};
 
-const MEMBER_FLAGS: [&str; 11] = [
+const MEMBER_FLAGS: [&str; 12] = [
     "--deletion-wait-time",
     "--work-applier-count-degraded-diff-as-reported",
     "--work-applier-compare-reserved-keys",
+    "--work-applier-keep-finalizers",
     "--work-applier-requeue-rate-limiter-attempts-with-fixed-delay",
     "--work-applier-requeue-rate-limiter-fixed-delay-seconds",
     "--work-applier-requeue-rate-limiter-exponential-base-for-slow-backoff",
@@ -70,6 +71,7 @@ async fn values_of_the_applier_reach_the_agent_false_ones_too() -> Result<()> {
         "priorityQueue": { "enabled": true, "priorityLinearEquationCoeffA": -5, "priorityLinearEquationCoeffB": 90 },
         "workApplierCountDegradedDiffAsReported": false,
         "workApplierCompareReservedKeys": true,
+        "workApplierKeepFinalizers": true,
         format!("{limiter}AttemptsWithFixedDelay"): 2,
         format!("{limiter}FixedDelaySeconds"): 6,
         format!("{limiter}ExponentialBaseForSlowBackoff"): 1.3,
@@ -83,7 +85,7 @@ async fn values_of_the_applier_reach_the_agent_false_ones_too() -> Result<()> {
     let mut expected: Vec<String> = MEMBER_FLAGS
         .iter()
         .zip([
-            "7", "false", "true", "2", "6", "1.3", "3", "20", "1.75", "3600", "false",
+            "7", "false", "true", "true", "2", "6", "1.3", "3", "20", "1.75", "3600", "false",
         ])
         .map(|(flag, value)| format!("{flag}={value}"))
         .collect();
@@ -108,12 +110,13 @@ async fn values_of_placements_that_are_not_set_leave_the_agents_defaults() -> Re
     for flag in [
         "--enable-workload=false",
         "--enable-resource-placement=true",
+        "--forbid-rbac-in-namespaced-placements=false",
         "--scheduler-spread-over-usable-clusters=false",
         "--scheduler-trim-unusable-first=false",
     ] {
         ensure!(args.iter().any(|arg| arg == flag), "no {flag} in {args:?}");
     }
-    ensure!(may_report_back(&objects), "existing placements need the right");
+    ensure!(!may_report_back(&objects), "a right that few need");
     Ok(())
 }
 
@@ -127,7 +130,8 @@ async fn values_of_placements_reach_the_agent_empty_times_too() -> Result<()> {
         "resourceChangesCollectionDuration": "15s",
         "enableWorkload": true,
         "enableResourcePlacement": false,
-        "reportBack": { "originalResource": false },
+        "forbidRBACInNamespacedPlacements": true,
+        "reportBack": { "originalResource": true },
     });
     let (args, objects) = rendered("hub-agent", &values).await?;
     let mut found = given(&args, &HUB_FLAGS);
@@ -142,12 +146,13 @@ async fn values_of_placements_reach_the_agent_empty_times_too() -> Result<()> {
     for flag in [
         "--enable-workload=true",
         "--enable-resource-placement=false",
+        "--forbid-rbac-in-namespaced-placements=true",
         "--scheduler-spread-over-usable-clusters=true",
         "--scheduler-trim-unusable-first=true",
     ] {
         ensure!(args.iter().any(|arg| arg == flag), "no {flag} in {args:?}");
     }
-    ensure!(!may_report_back(&objects), "the right was taken away");
+    ensure!(may_report_back(&objects), "it was asked for");
     let (args, _) = rendered("hub-agent", &json!({ "allowedPropagatingAPIs": ["v1/ConfigMap"] })).await?;
     ensure!(
         given(&args, &HUB_FLAGS) == ["--allowed-propagating-apis=v1/ConfigMap"],
@@ -162,4 +167,74 @@ fn may_report_back(objects: &[Value]) -> bool {
     let rules = found.flat_map(|role| role["rules"].as_array().into_iter().flatten());
     let mut any = rules.filter(|rule| rule["resources"] == json!(["*/status"]) && rule["apiGroups"] == json!(["*"]));
     any.any(|rule| rule["verbs"] == json!(["patch"]))
+}
+
+/// `helm upgrade --reuse-values` over KubeFleet's release: its values are all there is, and no default of ours.
+#[tokio::test]
+async fn values_that_a_reused_release_does_not_have_are_the_defaults() -> Result<()> {
+    let helm = binaries::find_or_build_helm().await?;
+    for name in ["hub-agent", "member-agent"] {
+        let kubefleets = std::fs::read_to_string(chart::kubefleets(name).join("values.yaml"))?;
+        let folder = tempfile::tempdir()?;
+        chart::copy(&chart::folder(name), folder.path())?;
+        std::fs::write(folder.path().join("values.yaml"), &kubefleets)?;
+        let reused = Chart::at(&helm, name, folder.path().to_owned());
+        let complaint = reused.render(&json!({})).await.err().map(|error| format!("{error:#}"));
+        ensure!(
+            complaint
+                .as_ref()
+                .is_some_and(|text| text.contains("image.repository is KubeFleet's image")),
+            "{name}: {complaint:?}"
+        );
+        let image = json!({ "image": { "repository": "example.com/agent" } });
+        let values = fleet_api::patch::applied(serde_saphyr::from_str(&kubefleets)?, &image);
+        let (found, expected) = (
+            reused.render(&image).await?,
+            Chart::new(&helm, name).render(&values).await?,
+        );
+        ensure!(found.objects == expected.objects, "{name} differs with reused values");
+        if name == "member-agent" {
+            let env = found.env(agents::NAMESPACE)?;
+            ensure!(!env.contains_key("CA_BUNDLE"), "a placeholder is no path: {env:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_chart_brings_the_crds_of_its_cluster_and_keeps_them() -> Result<()> {
+    let helm = binaries::find_or_build_helm().await?;
+    let crds = |objects: &[Value]| -> Vec<Value> {
+        let found = objects.iter().filter(|o| o["kind"] == "CustomResourceDefinition");
+        found.cloned().collect()
+    };
+    let shipped = fleet_e2e::fleet::crds::load(&fleet_e2e::fleet::crds::dir())?.len();
+    for (name, values, expected) in [
+        // All but AppliedWork, and ClusterProfile.
+        ("hub-agent", json!({}), shipped),
+        ("member-agent", member(&json!({})), 1),
+    ] {
+        let of = |values: Value| {
+            let chart = Chart::new(&helm, name);
+            async move { anyhow::Ok(crds(&chart.render(&values).await?.objects)) }
+        };
+        let found = of(values.clone()).await?;
+        ensure!(found.len() == expected, "{name} brings {} CRDs", found.len());
+        let kept = |crd: &Value| crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep";
+        ensure!(found.iter().all(kept), "{name} does not keep all of its CRDs");
+        // Null is no answer to the question; only false is.
+        for (given, left) in [(json!(null), expected), (json!(false), 0)] {
+            let mut values = values.clone();
+            values["installCRDs"] = given.clone();
+            let found = of(values).await?.len();
+            ensure!(found == left, "{name} with installCRDs {given}: {found}");
+        }
+        let folder = tempfile::tempdir()?;
+        chart::copy(&chart::folder(name), folder.path())?;
+        std::fs::remove_dir_all(folder.path().join("files/crds"))?;
+        let empty = Chart::at(&helm, name, folder.path().to_owned()).render(&values).await;
+        let complaint = empty.err().map(|error| format!("{error:#}")).unwrap_or_default();
+        ensure!(complaint.contains("has no CRDs in files/crds"), "{name}: {complaint}");
+    }
+    Ok(())
 }

@@ -4,84 +4,22 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_api::finalizers;
 use fleet_api::placement::{
-    ClusterResourceBinding, ClusterResourcePlacement, ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot, Work,
+    ClusterApprovalRequest, ClusterResourcePlacement, ClusterSchedulingPolicySnapshot, ClusterStagedUpdateRun,
+    ClusterStagedUpdateStrategy,
 };
+use fleet_api::{conditions, finalizers};
 use fleet_e2e::agents::{self, API_SERVER, HUB_AGENT, with_hub_flags};
-use fleet_e2e::binaries;
+use fleet_e2e::gate::Gate;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, change, furnished, place, rolling, whole_namespace};
+use fleet_e2e::placements::{Crp, bound, change, furnished, place, rolling, whole_namespace};
 use fleet_e2e::played::{Act, Cast, affinity};
 use fleet_e2e::works::{cluster_of, contains};
-use futures::StreamExt as _;
-use futures::stream::{BoxStream, select_all};
+use fleet_e2e::{binaries, now, wait};
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, ListParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Listed,
-    Write,
-}
-
-/// Every write to what belongs to a placement, by whomever; what is there already is not counted.
-async fn writes(crp: &Crp, ctx: &Ctx) -> Result<BoxStream<'static, Seen>> {
-    fn of<K>(api: Api<K>, config: watcher::Config) -> BoxStream<'static, Seen>
-    where
-        K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
-    {
-        let events = watcher(api, config).default_backoff();
-        events
-            .filter_map(|event| async move {
-                match event {
-                    Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_)) => Some(Seen::Write),
-                    Ok(watcher::Event::InitDone) => Some(Seen::Listed),
-                    _ => None,
-                }
-            })
-            .boxed()
-    }
-    let hub = ctx.hub().await?;
-    let ours = watcher::Config::default().labels(&crp.selector());
-    let own = watcher::Config::default().fields(&format!("metadata.name={}", crp.name));
-    let mut all = select_all([
-        of::<ClusterResourcePlacement>(Api::all(hub.clone()), own),
-        of::<ClusterSchedulingPolicySnapshot>(Api::all(hub.clone()), ours.clone()),
-        of::<ClusterResourceSnapshot>(Api::all(hub.clone()), ours.clone()),
-        of::<ClusterResourceBinding>(Api::all(hub.clone()), ours.clone()),
-        of::<Work>(Api::all(hub), ours),
-    ]);
-    for _ in 0..all.len() {
-        while all.next().await.context("watches do not end")? != Seen::Listed {}
-    }
-    Ok(all.filter(|seen| std::future::ready(*seen == Seen::Write)).boxed())
-}
-
-/// Kills the hub agent as soon as so many writes have been seen. False if the work was done before.
-async fn kill_after(
-    ctx: &Ctx,
-    seen: &mut BoxStream<'static, Seen>,
-    count: usize,
-    done: impl Future<Output = Result<()>>,
-) -> Result<bool> {
-    let written = async {
-        for _ in 0..count {
-            seen.next().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = written => {
-            ctx.fleet().crash(HUB_AGENT).await?;
-            Ok(true)
-        }
-        outcome = done => outcome.map(|()| false),
-    }
-}
 
 /// Everything once: snapshots, a binding and a Work for each of the clusters.
 async fn in_order(crp: &Crp, clusters: usize) -> Result<()> {
@@ -94,28 +32,41 @@ async fn in_order(crp: &Crp, clusters: usize) -> Result<()> {
     Ok(())
 }
 
-/// Disturbs a placement of something onto two clusters: the hub agent is killed after the first write that `begin` causes,
-/// then with another placement after the second, and so on, until there are no more. Each time it ends as `done` says.
+/// Disturbs a placement of something onto two clusters: the hub agent is killed before the first write that `begin` causes,
+/// then with another placement after the first, and so on, until there are no more. Each time it ends as `done` says. Gives
+/// how many writes there are.
 async fn killed_after_every_write(
     ctx: &Ctx,
     prepare: impl AsyncFn(&Crp, &Value) -> Result<()>,
     begin: impl AsyncFn(&Crp, &Value) -> Result<()>,
     done: impl AsyncFn(&Crp) -> Result<()>,
-) -> Result<()> {
+) -> Result<usize> {
     let cast = Cast::new(ctx, &["a", "b"]).await?;
     let spec = json!({
         "resourceSelectors": whole_namespace(&furnished(ctx).await?), "policy": cast.everywhere(),
         "strategy": rolling(&json!(1), &json!(1)),
     });
+    let mut writes = 0;
     // One that is killed leads again as soon as it is back.
     with_hub_flags(ctx.fleet(), &["--leader-elect=false"], async || {
-        for count in 1.. {
+        for count in 0.. {
             let crp = Crp::named(ctx, &ctx.name(&format!("crp-{count}")));
             prepare(&crp, &spec).await?;
-            let mut seen = writes(&crp, ctx).await?;
-            begin(&crp, &spec).await?;
+            let gate = Gate::new(ctx, &crp.name, count).await?;
             let at = || format!("killed after write {count}");
-            let killed = kill_after(ctx, &mut seen, count, done(&crp)).await.with_context(at)?;
+            begin(&crp, &spec).await?;
+            let killed = tokio::select! {
+                biased;
+                () = gate.held() => true,
+                outcome = done(&crp) => outcome.with_context(at).map(|()| false)?,
+            };
+            if killed {
+                ctx.fleet().kill(HUB_AGENT).await?;
+            }
+            gate.open().await?;
+            if killed {
+                ctx.fleet().start_again(HUB_AGENT).await?;
+            }
             done(&crp).await.with_context(at)?;
             // The next one has its writes to itself.
             let api = crp.api::<ClusterResourcePlacement>().await?;
@@ -123,28 +74,36 @@ async fn killed_after_every_write(
                 crp.remove().await?;
             }
             if !killed {
+                writes = count;
                 break;
             }
         }
         Ok(())
     })
-    .await
+    .await?;
+    Ok(writes)
+}
+
+/// None is left out: a placement on two clusters cannot do with fewer.
+fn at_least(least: usize, writes: usize) -> Result<()> {
+    println!("killed after each of {writes} writes");
+    ensure!(writes >= least, "the agent was killed after {writes} writes only");
+    Ok(())
 }
 
 #[test]
 fn a_hub_agent_killed_after_any_write_of_a_creation_goes_on() {
     scenario("crash-new", |ctx| async move {
         let create = async |crp: &Crp, spec: &Value| Crp::create_called(&ctx, &crp.name, spec).await.map(drop);
-        killed_after_every_write(
-            &ctx,
-            async |_, _| Ok(()),
-            create,
-            async |crp| {
-                crp.until_available(0).await?;
-                in_order(crp, 2).await
-            },
+        let whole = async |crp: &Crp| {
+            crp.until_available(0).await?;
+            in_order(crp, 2).await
+        };
+        // Finalizers, two snapshots, two bindings, two Works, and the status of each but the Works.
+        at_least(
+            9,
+            killed_after_every_write(&ctx, async |_, _| Ok(()), create, whole).await?,
         )
-        .await
     });
 }
 
@@ -157,14 +116,15 @@ fn a_hub_agent_killed_after_any_write_of_an_update_goes_on() {
         };
         // The value is the placement's name: none of them finds what it wants already there.
         let update = async |crp: &Crp, _: &Value| change(&ctx, &crp.name).await;
-        killed_after_every_write(&ctx, there, update, async |crp| {
+        let updated = async |crp: &Crp| {
             crp.until_available(1).await?;
             in_order(crp, 2).await?;
             let (works, wanted) = (crp.works().await?, format!("{:?}", crp.name));
             ensure!(works.iter().all(|work| contains(work, &wanted)), "{works:?}");
             Ok(())
-        })
-        .await
+        };
+        // A snapshot, and for each cluster its binding, its Work and its status.
+        at_least(7, killed_after_every_write(&ctx, there, update, updated).await?)
     });
 }
 
@@ -176,7 +136,91 @@ fn a_hub_agent_killed_after_any_write_of_a_deletion_leaves_nothing() {
             crp.until_available(0).await.map(drop)
         };
         let delete = async |crp: &Crp, _: &Value| crp.delete().await;
-        killed_after_every_write(&ctx, there, delete, async |crp| crp.until_gone().await).await
+        // Two bindings, two Works, two snapshots and the finalizers.
+        at_least(
+            7,
+            killed_after_every_write(&ctx, there, delete, async |crp| crp.until_gone().await).await?,
+        )
+    });
+}
+
+/// A run of the placement, of its name, over both clusters one after the other, with an approval before them.
+async fn run_it(ctx: &Ctx, crp: &Crp) -> Result<()> {
+    let all = json!({
+        "name": "all", "labelSelector": {}, "maxConcurrency": 1, "beforeStageTasks": [{ "type": "Approval" }],
+    });
+    let strategy = json!({ "metadata": { "name": crp.name }, "spec": { "stages": [all] } });
+    let run = json!({ "metadata": { "name": crp.name }, "spec": {
+        "placementName": crp.name, "stagedRolloutStrategyName": crp.name, "state": "Run",
+    } });
+    ctx.create::<ClusterStagedUpdateStrategy>("hub", serde_json::from_value(strategy)?)
+        .await?;
+    ctx.create::<ClusterStagedUpdateRun>("hub", serde_json::from_value(run)?)
+        .await?;
+    Ok(())
+}
+
+/// Approves what the run asks for; in the end each cluster was started once, the second after the first.
+async fn has_run(ctx: &Ctx, crp: &Crp) -> Result<()> {
+    let requests = Api::<ClusterApprovalRequest>::all(ctx.hub().await?);
+    let name = format!("{}-before-all", crp.name);
+    let asked = wait::until_present(requests.clone(), &name, "asked for", |_| true).await?;
+    if asked.status.unwrap_or_default().conditions.is_empty() {
+        let approved = json!({ "status": { "conditions": [{
+            "type": "Approved", "status": "True", "reason": "Played", "message": "", "observedGeneration": 1,
+            "lastTransitionTime": now(),
+        }] } });
+        requests
+            .patch_status(&name, &PatchParams::default(), &Patch::Merge(approved))
+            .await?;
+    }
+    let runs = Api::<ClusterStagedUpdateRun>::all(ctx.hub().await?);
+    let run = wait::until_present(runs, &crp.name, "Succeeded", |run| {
+        let said = run.status.as_ref().map(|status| status.conditions.as_slice());
+        conditions::is_true(said.unwrap_or_default(), "Succeeded", 1)
+    })
+    .await?;
+    crp.until_available(0).await?;
+    in_order(crp, 2).await?;
+    let stages = run.status.unwrap_or_default().stages_status;
+    let (mut works, mut bindings) = (crp.works().await?, crp.bindings().await?);
+    works.sort_by_key(cluster_of);
+    bindings.sort_by_key(|binding| binding.spec.target_cluster.clone());
+    let mut earlier = None;
+    for ((cluster, binding), work) in stages[0].clusters.iter().zip(&bindings).zip(&works) {
+        ensure!(binding.spec.target_cluster == cluster.cluster_name, "{stages:?}");
+        // One write to its spec, at the time that the run says.
+        ensure!(binding.metadata.generation == Some(2), "{binding:?}");
+        let said = bound(binding, "RolloutStarted").context("RolloutStarted")?;
+        let started = conditions::find(&cluster.conditions, "Started").context("Started")?;
+        ensure!(
+            said.last_transition_time == started.last_transition_time,
+            "{said:?} {started:?}"
+        );
+        // Not before the one before it was available.
+        ensure!(earlier <= Some(started.last_transition_time.0), "{stages:?} {works:?}");
+        let status = work.status.as_ref().context("the member has answered")?;
+        let available = conditions::find(&status.conditions, "Available").context("Available")?;
+        earlier = Some(available.last_transition_time.0);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_hub_agent_killed_after_any_write_of_a_run_starts_nothing_twice() {
+    scenario("crash-run", |ctx| async move {
+        let there = async |crp: &Crp, spec: &Value| {
+            let mut spec = spec.clone();
+            spec["strategy"] = json!({ "type": "External" });
+            Crp::create_called(&ctx, &crp.name, &spec).await?;
+            crp.until_bindings("two", |all| all.len() == 2).await?;
+            crp.policy().await.map(drop)
+        };
+        let begin = async |crp: &Crp, _: &Value| run_it(&ctx, crp).await;
+        let done = async |crp: &Crp| has_run(&ctx, crp).await;
+        // A finalizer, a snapshot, the plan, the request, its acceptance; for each cluster its binding twice, its Work and
+        // the run; the end.
+        at_least(14, killed_after_every_write(&ctx, there, begin, done).await?)
     });
 }
 
@@ -293,6 +337,24 @@ fn an_api_server_that_goes_away_in_the_middle_makes_no_duplicates() {
     });
 }
 
+/// How many writes of anybody the hub's API server has refused because something else came in between.
+async fn conflicts(ctx: &Ctx) -> Result<u64> {
+    let request = http::Request::get("/metrics").body(Vec::new())?;
+    let text = ctx.hub().await?.request_text(request).await?;
+    let of_ours = |line: &&str| {
+        line.starts_with("apiserver_request_total{")
+            && line.contains("code=\"409\"")
+            && [
+                "resource=\"clusterresourcebindings\"",
+                "resource=\"clusterresourceplacements\"",
+            ]
+            .iter()
+            .any(|resource| line.contains(resource))
+    };
+    let counts = text.lines().filter(of_ours).filter_map(|line| line.rsplit_once(' '));
+    Ok(counts.filter_map(|(_, count)| count.parse::<u64>().ok()).sum())
+}
+
 #[test]
 fn writes_of_others_in_between_are_survived() {
     scenario("conflicts", |ctx| async move {
@@ -323,9 +385,12 @@ fn writes_of_others_in_between_are_survived() {
             crp.until_bindings("all", |all| all.len() == words.len()).await?;
             anyhow::Ok(())
         };
+        let before = conflicts(&ctx).await?;
         let outcome = changed.await;
         noise.abort();
         outcome?;
+        // Otherwise this has shown nothing.
+        ensure!(conflicts(&ctx).await? > before, "nothing came in between");
         let placement = crp.get().await?;
         ensure!(
             placement.finalizers().iter().any(|f| f == finalizers::SCHEDULER),

@@ -2,11 +2,13 @@
 
 mod accepted;
 mod scheduler;
+mod update_runs;
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser};
 use fleet_core::{
+    overrides::Rbac,
     selection::{
         Rules,
         apis::{Apis, BadList},
@@ -19,7 +21,7 @@ use fleet_runtime::options::{
 use jiff::SignedDuration;
 
 use self::accepted::AcceptedArgs;
-pub use self::scheduler::SchedulerArgs;
+pub use self::{scheduler::SchedulerArgs, update_runs::UpdateRunArgs};
 
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -53,6 +55,9 @@ pub struct Options {
     /// The scheduler.
     #[command(flatten)]
     pub scheduler: SchedulerArgs,
+    /// Staged update runs.
+    #[command(flatten)]
+    pub update_runs: UpdateRunArgs,
     /// Flags of existing Deployments.
     #[command(flatten)]
     accepted: AcceptedArgs,
@@ -116,6 +121,11 @@ pub struct MembershipArgs {
           value_parser = duration::ranged(seconds(30), seconds(3600)))]
     pub force_delete_wait_time: Duration,
 
+    /// Remove the webhook configurations that KubeFleet's hub agent has left: without it they refuse what they match.
+    #[arg(long, env = "FLEET_REMOVE_KUBEFLEET_WEBHOOKS", action = ArgAction::Set, value_parser = go_bool,
+          default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub remove_kubefleet_webhooks: bool,
+
     /// Export a ClusterProfile for each joined member.
     #[arg(long, env = "FLEET_ENABLE_CLUSTER_INVENTORY_APIS", action = ArgAction::Set, value_parser = go_bool,
           default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -158,6 +168,12 @@ pub struct PlacementArgs {
     #[arg(long, env = "FLEET_ENABLE_RESOURCE_PLACEMENT", action = ArgAction::Set, value_parser = go_bool,
           default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub enable_resource_placement: bool,
+
+    /// Place no Roles and RoleBindings out of ResourcePlacements and ResourceEnvelopes, and let no ResourceOverride change
+    /// them: whoever writes those needs none of the rights that they grant on members.
+    #[arg(long, env = "FLEET_FORBID_RBAC_IN_NAMESPACED_PLACEMENTS", action = ArgAction::Set, value_parser = go_bool,
+          default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub forbid_rbac_in_namespaced_placements: bool,
 }
 
 impl PlacementArgs {
@@ -196,6 +212,15 @@ impl PlacementArgs {
         })
     }
 
+    /// Whether objects that grant rights may come out of a namespace.
+    pub fn rbac(&self) -> Rbac {
+        if self.forbid_rbac_in_namespaced_placements {
+            Rbac::Forbidden
+        } else {
+            Rbac::Allowed
+        }
+    }
+
     /// How soon changes are placed.
     pub fn delay(&self) -> Flags {
         let signed = |given: Option<Duration>| given.map(|given| SignedDuration::try_from(given).unwrap_or_default());
@@ -213,6 +238,11 @@ fn is_namespace_name(name: &str) -> bool {
 }
 
 impl Options {
+    /// Flags that somebody may rely on and that do nothing, one line each.
+    pub fn ignored(&self) -> Vec<String> {
+        self.accepted.ignored()
+    }
+
     /// Checks what one flag cannot say about itself.
     ///
     /// # Errors
@@ -259,114 +289,4 @@ impl Options {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    fn parse(args: &[&str]) -> Result<Options, String> {
-        let options = Options::try_parse_from([&["hub-agent"], args].concat()).map_err(|e| e.to_string())?;
-        options.validate().map(|()| options)
-    }
-
-    #[test]
-    fn the_flags_are_consistent() {
-        Options::command().debug_assert();
-    }
-
-    #[test]
-    fn flags_of_existing_deployments_are_taken() {
-        parse(&[
-            "--leader-elect=true",
-            "--v=5",
-            "--enable-webhook=true",
-            "--webhook-client-connection-type=service",
-            "--whitelisted-users=a,b",
-            "--enable-guard-rail=true",
-            "--deny-modify-member-cluster-labels",
-            "--resource-changes-collection-duration=15s",
-        ])
-        .unwrap();
-    }
-
-    #[test]
-    fn defaults_are_valid() {
-        let options = parse(&[]).unwrap();
-        assert_eq!(options.membership.force_delete_wait_time, seconds(900));
-        assert!(options.membership.enable_cluster_inventory_apis);
-        assert_eq!(options.namespace, "fleet-system");
-    }
-
-    #[test]
-    fn what_is_placed_and_how_soon_is_what_the_flags_say() {
-        let options = parse(&[]).unwrap().placement;
-        assert_eq!(options.delay(), Flags::default(), "none given: adaptive");
-        assert!(options.enable_resource_placement && !options.enable_workload);
-        let options = parse(&[
-            "--skipped-propagating-apis=apps; v1/Secret,ConfigMap ;",
-            "--skipped-propagating-namespaces=one, two;three",
-            "--resource-snapshot-creation-minimum-interval=0s",
-            "--resource-changes-collection-duration=5s",
-            "--enable-workload",
-        ]);
-        let options = options.unwrap().placement;
-        let rules = options.rules().unwrap();
-        assert!(!rules.apis.is_enabled("apps", "v1", "Deployment") && !rules.apis.is_enabled("", "v1", "Secret"));
-        assert!(rules.apis.is_enabled("", "v1", "Service") && rules.workload_enabled);
-        assert_eq!(
-            rules.skipped_namespaces.into_iter().collect::<Vec<_>>(),
-            ["one", "three", "two"]
-        );
-        let delay = options.delay();
-        assert_eq!(delay.minimum_interval, Some(SignedDuration::ZERO));
-        assert_eq!(delay.collection, Some(SignedDuration::from_secs(5)));
-        let both = parse(&[
-            "--skipped-propagating-apis=apps",
-            "--allowed-propagating-apis=v1/Secret",
-        ]);
-        assert!(both.unwrap_err().contains("mutually exclusive: give only one of them"));
-    }
-
-    #[test]
-    fn wrong_values_are_refused_with_their_range() {
-        let table = [
-            (
-                "--force-delete-wait-time=29s",
-                "duration must be in the range [30s, 1h]",
-            ),
-            ("--force-delete-wait-time=2h", "duration must be in the range [30s, 1h]"),
-            (
-                "--cluster-unhealthy-threshold=1s",
-                "duration must be in the range [30s, 1h]",
-            ),
-            ("--enable-v1beta1-apis=false", "must be enabled"),
-            (
-                "--hub-api-burst=100",
-                "Options.HubBurst: Invalid value: 100: The burst limit",
-            ),
-            (
-                "--skipped-propagating-apis=a/b/c/d",
-                "--skipped-propagating-apis: invalid list of skipped for propagation APIs: failed to parse token: invalid \
-                 parameter: a/b/c/d; write group,",
-            ),
-            (
-                "--allowed-propagating-apis=a/b/c/d",
-                "--allowed-propagating-apis: invalid list of allowed",
-            ),
-            (
-                "--skipped-propagating-namespaces=a,B_c",
-                "--skipped-propagating-namespaces: \"B_c\" is no name of a namespace",
-            ),
-            (
-                "--resource-changes-collection-duration=2m",
-                "duration must be in the range",
-            ),
-            ("--channel-bind-address=0", "members need an address"),
-            ("--channel-advertise-address=hub", "\"hub\" is not host:port"),
-        ];
-        for (flag, says) in table {
-            let error = parse(&[flag]).unwrap_err();
-            assert!(error.contains(says), "{flag}: {error}");
-        }
-    }
-}
+mod tests;

@@ -11,12 +11,11 @@
 //! hub says there makes it apply, delete or leave.
 
 pub mod applier;
-pub mod health;
-pub mod heartbeat;
-pub mod hub;
+pub mod hub_access;
 pub mod measures;
-pub mod member;
 pub mod membership;
 pub mod options;
+pub mod outgoing;
 pub mod properties;
+pub mod run;
 pub mod session;

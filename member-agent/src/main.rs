@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match member_agent::options::Options::from_args(std::env::args_os()) {
-        Ok(options) => member_agent::member::main(&options),
+        Ok(options) => member_agent::run::main(&options),
         Err(exit) => exit,
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use fleet_runtime::metrics::Metrics;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
@@ -111,6 +112,11 @@ impl Measures {
         *self.ages.last_answer.lock() = Some(Instant::now());
     }
 
+    /// When the token for the hub ends, if it does.
+    pub fn token_ends(&self, at: Option<Timestamp>) {
+        *self.ages.token_ends.lock() = at;
+    }
+
     /// The hub watch is interrupted since now, or works.
     pub fn hub_watch(&self, works: bool) {
         let mut since = self.ages.interrupted.lock();
@@ -127,6 +133,7 @@ impl Measures {
 struct Ages {
     last_answer: Arc<Mutex<Option<Instant>>>,
     interrupted: Arc<Mutex<Option<Instant>>>,
+    token_ends: Arc<Mutex<Option<Timestamp>>>,
 }
 
 impl Collector for Ages {
@@ -141,6 +148,14 @@ impl Collector for Ages {
                 "fleet_member_session_last_answer_age_seconds",
                 "Time since the hub last answered a report",
                 at.elapsed().as_secs_f64(),
+            )?;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "seconds of this age fit")]
+        if let Some(at) = *self.token_ends.lock() {
+            gauge(
+                "fleet_member_hub_token_end_timestamp_seconds",
+                "When the token for the hub ends; absent if it never does",
+                at.as_second() as f64,
             )?;
         }
         let lag = self.interrupted.lock().map_or(0.0, |at| at.elapsed().as_secs_f64());
@@ -168,6 +183,8 @@ mod tests {
         tokio::time::advance(std::time::Duration::from_secs(4)).await;
         measures.hub_watch(false);
         measures.ended("not_member");
+        assert!(!metrics.encode().contains("fleet_member_hub_token_end"));
+        measures.token_ends(Some(Timestamp::from_second(1_800_000_000).unwrap()));
         let text = metrics.encode();
         for line in [
             "join_result_counter{result=\"success\"} 1\n",
@@ -177,6 +194,7 @@ mod tests {
             "fleet_member_reports_unanswered 3\n",
             "fleet_member_session_last_answer_age_seconds 4.0\n",
             "fleet_member_hub_watch_lag_seconds 4.0\n",
+            "fleet_member_hub_token_end_timestamp_seconds 1800000000.0\n",
         ] {
             assert!(text.contains(line), "{line}{text}");
         }

@@ -1,13 +1,14 @@
 //! The heartbeat channel between hub agent and member agents: messages and generated code.
 //!
-//! `pb` is what `proto/fleet/v1/channel.proto` compiles to and stops here: the agents use the plain types of
-//! [`convert`], which exist only if every field was there, well formed and within its bound. [`limits`] holds the
-//! bounds.
+//! `pb` is what `proto/fleet/v1/channel.proto` compiles to and stops here: [`convert`] turns it into the types that
+//! `fleet-core` decides about, which exist only if every field was there, well formed and within its bound. [`limits`] holds
+//! the bounds.
 
 mod codec;
 pub mod convert;
 mod invalid;
 pub mod limits;
+mod weight;
 
 pub use invalid::{Invalid, Problem};
 

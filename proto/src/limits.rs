@@ -28,6 +28,29 @@ pub const EVENTS_PER_SECOND: u32 = 1;
 /// Events at once.
 pub const EVENTS_BURST: u32 = 25;
 
+/// Malformed messages that a member may send per second, and at once. A newer one may say a few things that this hub does
+/// not understand; more is noise.
+pub const MALFORMED_PER_SECOND: u32 = 1;
+/// Malformed messages at once.
+pub const MALFORMED_BURST: u32 = 50;
+/// Sessions of one member that are accepted per minute.
+pub const SESSIONS_PER_MINUTE: u32 = 12;
+/// Sessions at once: a network that comes and goes, a hub agent that is updated.
+pub const SESSIONS_BURST: u32 = 30;
+/// Writes per second of one Work's status. The newest report is written, whatever came before.
+pub const WORK_WRITES_PER_SECOND: u32 = 1;
+/// Writes at once: a Work that goes through all its states within a second.
+pub const WORK_WRITES_BURST: u32 = 8;
+/// Writes per second of what a cluster says about itself.
+pub const CLUSTER_WRITES_PER_SECOND: u32 = 1;
+/// Writes at once.
+pub const CLUSTER_WRITES_BURST: u32 = 20;
+/// Bytes per minute that the API server stores for one member: whole objects, as etcd keeps them. Ten minutes of it, which is
+/// what lies between two compactions, are a twelfth of etcd's default quota.
+pub const STORED_BYTES_PER_MINUTE: u32 = 16 * 1024 * 1024;
+/// Bytes stored at once: a thousand Works that are placed together.
+pub const STORED_BYTES_BURST: u32 = 64 * 1024 * 1024;
+
 /// Names of objects (RFC 1123 subdomain).
 pub const NAME_BYTES: usize = 253;
 /// A uid is 36 characters; other API servers may use longer ones.

@@ -1,21 +1,33 @@
-//! The small HTTP server for probes and scrapers: `/healthz`, `/readyz`, `/metrics`.
+//! The small HTTP server for probes and scrapers: `/healthz`, `/readyz`, `/metrics`, and `/debug/dump` for people.
 //!
-//! It is reachable by everybody in the cluster, so connections are few, short and without bodies.
+//! It is reachable by everybody in the cluster, so connections are few, short and without bodies. What `/debug/dump` has is
+//! for those alone who can come from the same host or Pod (`kubectl port-forward`), wherever the port listens.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
-
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::Full;
-use hyper::{
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
+use std::{
+    convert::Infallible,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
 };
+
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, HOST},
+    uri::Authority,
+};
+use http_body_util::Full;
+use hyper::{body::Bytes, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{health::Health, metrics::Metrics, options::Bind};
+use crate::{
+    dump::{Dump, Refused},
+    health::Health,
+    metrics::Metrics,
+    options::Bind,
+};
 
 /// A prober and a few scrapers; a hundred would be somebody playing.
 const CONNECTIONS_MAX: usize = 64;
@@ -31,6 +43,8 @@ pub struct Pages {
     pub health: Option<Health>,
     /// Serves `/metrics`.
     pub metrics: Option<Metrics>,
+    /// Serves `/debug/dump`.
+    pub dump: Option<Dump>,
 }
 
 /// The port could not be opened.
@@ -87,10 +101,10 @@ impl Server {
                 .acquire_owned()
                 .await
                 .expect("the semaphore is never closed");
-            let stream = tokio::select! {
+            let (stream, peer) = tokio::select! {
                 () = stop.cancelled() => return,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
+                    Ok((stream, peer)) => (stream, peer.ip()),
                     Err(error) => {
                         // Out of file descriptors, most likely: trying again at once would only burn CPU.
                         tracing::warn!(%error, "Could not accept a connection for health and metrics");
@@ -102,7 +116,7 @@ impl Server {
             let (pages, stop) = (pages.clone(), stop.clone());
             tokio::spawn(async move {
                 let service = service_fn(move |request| {
-                    let response = pages.respond(&request);
+                    let response = pages.respond(&request, peer);
                     async move { Ok::<_, Infallible>(response) }
                 });
                 let connection = http1::Builder::new()
@@ -122,15 +136,22 @@ impl Server {
 }
 
 impl Pages {
-    fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    fn respond<B>(&self, request: &Request<B>, peer: IpAddr) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
         }
-        let verbose = request
-            .uri()
-            .query()
-            .is_some_and(|query| query.split('&').any(|p| p.starts_with("verbose")));
-        self.page(request.uri().path(), verbose)
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        if let (Some(below), Some(dump)) = (path.strip_prefix("/debug/dump"), &self.dump)
+            && (below.is_empty() || below.starts_with('/'))
+        {
+            return if is_local(request, peer) {
+                dumped(dump, below.trim_matches('/'), query)
+            } else {
+                text(StatusCode::FORBIDDEN, "only from the same host\n".to_owned())
+            };
+        }
+        let verbose = query.split('&').any(|p| p.starts_with("verbose"));
+        self.page(path, verbose)
     }
 
     fn page(&self, path: &str, verbose: bool) -> Response<Full<Bytes>> {
@@ -162,6 +183,32 @@ impl Pages {
     }
 }
 
+/// Whether somebody asks who is on this host. A proxy beside the agent, or a browser that was lured here, is too, but passes
+/// on the name that was asked for.
+fn is_local<B>(request: &Request<B>, peer: IpAddr) -> bool {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let asked = host.and_then(|host| host.parse::<Authority>().ok());
+    let asked = asked
+        .as_ref()
+        .map(|authority| authority.host().trim_matches(['[', ']']));
+    let named =
+        asked.is_some_and(|host| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()));
+    named && peer.to_canonical().is_loopback()
+}
+
+fn dumped(dump: &Dump, below: &str, query: &str) -> Response<Full<Bytes>> {
+    match dump.read(below, query) {
+        Ok(value) => {
+            let mut response = text(StatusCode::OK, format!("{value:#}\n"));
+            let kind = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+            response
+        }
+        Err(refused @ Refused::Unknown) => text(StatusCode::NOT_FOUND, format!("{refused}\n")),
+        Err(refused @ Refused::Query) => text(StatusCode::BAD_REQUEST, format!("{refused}\n")),
+    }
+}
+
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -190,7 +237,7 @@ mod tests {
         let health = Health::default();
         let pages = Pages {
             health: Some(health.clone()),
-            metrics: None,
+            ..Pages::default()
         };
         let (caches, session) = (health.check("caches"), health.check("session"));
         caches.ready();
@@ -215,18 +262,72 @@ mod tests {
     #[tokio::test]
     async fn a_port_serves_only_its_own_pages() {
         let pages = Pages {
-            health: None,
             metrics: Some(Metrics::new()),
+            ..Pages::default()
         };
         assert_eq!(get(&pages, "/readyz", false).await.0, 404);
         assert_eq!(get(&pages, "/metrics", false).await.0, 200);
+    }
+
+    fn ask(path: &str, host: &str, peer: &str, dump: Option<Dump>) -> Response<Full<Bytes>> {
+        let pages = Pages {
+            health: Some(Health::default()),
+            dump,
+            ..Pages::default()
+        };
+        let request = Request::get(path).header(HOST, host).body(()).unwrap();
+        pages.respond(&request, peer.parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn only_who_is_on_the_same_host_looks_inside() {
+        let open = || Some(Dump::default());
+        let status = |path, host, peer| ask(path, host, peer, open()).status().as_u16();
+        for (host, peer) in [
+            ("localhost:8081", "127.0.0.1"),
+            ("127.0.0.1:8081", "::ffff:127.0.0.1"),
+            ("[::1]:8081", "::1"),
+            ("localhost", "::1"),
+        ] {
+            assert_eq!(status("/debug/dump", host, peer), 200, "{host} {peer}");
+        }
+        for (host, peer) in [
+            ("localhost:8081", "10.0.0.7"),
+            ("localhost:8081", "fd00::7"),
+            ("localhost:8081", "::ffff:10.0.0.7"),
+            ("10.0.0.9:8081", "127.0.0.1"),
+            ("evil.example:8081", "127.0.0.1"),
+            ("", "127.0.0.1"),
+        ] {
+            assert_eq!(status("/debug/dump", host, peer), 403, "{host} {peer}");
+            assert_eq!(status("/debug/dump/stores", host, peer), 403, "{host} {peer}");
+            assert_eq!(status("/healthz", host, peer), 200, "{host} {peer}");
+        }
+        assert_eq!(status("/debug/dump/stores/", "localhost", "::1"), 200);
+        assert_eq!(status("/debug/dump/secrets", "localhost", "::1"), 404);
+        assert_eq!(status("/debug/dumps", "localhost", "::1"), 404);
+        assert_eq!(status("/debug/dump?limit=x", "localhost", "::1"), 400);
+        let answer = ask("/debug/dump", "localhost", "::1", open());
+        assert_eq!(answer.headers()[CONTENT_TYPE], "application/json");
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let shown: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let sections = serde_json::json!({ "leases": {}, "queues": {}, "sessions": {}, "stores": {} });
+        assert_eq!(shown, sections);
+    }
+
+    #[test]
+    fn nobody_looks_inside_unless_it_was_asked_for() {
+        assert_eq!(
+            ask("/debug/dump", "localhost", "127.0.0.1", None).status().as_u16(),
+            404
+        );
     }
 
     #[tokio::test]
     async fn it_answers_over_the_wire_and_stops() {
         let pages = Pages {
             health: Some(Health::default()),
-            metrics: None,
+            ..Pages::default()
         };
         let server = Server::bind(&Bind::Address("127.0.0.1:0".to_owned()), pages.clone())
             .await

@@ -75,6 +75,13 @@ pub async fn config(args: &ClientArgs, user_agent: &str) -> Result<Config, Error
     Ok(tuned(config, user_agent))
 }
 
+/// Whether there is no such object. That its kind is not served, or not now, says nothing about objects.
+pub fn is_not_found(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let names_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+    status.code == 404 && status.reason == "NotFound" && names_object
+}
+
 /// A client for a configuration that was made elsewhere, with this project's settings.
 ///
 /// # Errors

@@ -9,8 +9,10 @@ use prometheus_client::{
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+pub use crate::grace::GRACE;
 use crate::{
     cache::{Change, Changes},
+    dump::Dump,
     logs,
     metrics::{self, Metrics},
     queue::{Next, Queue},
@@ -21,10 +23,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Measures {
     passes: Family<Pass, Counter>,
+    errors: Family<Name, Counter>,
+    most: Family<Name, Gauge>,
     duration: Family<Name, Histogram>,
     waited: Family<Name, Histogram>,
     depth: Family<Name, Gauge>,
     active: Family<Name, Gauge>,
+    dump: Dump,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -43,20 +48,32 @@ impl Measures {
     pub fn new(metrics: &Metrics) -> Self {
         let new = Self {
             passes: Family::default(),
-            duration: Family::new_with_constructor(metrics::seconds),
+            errors: Family::default(),
+            most: Family::default(),
+            duration: Family::new_with_constructor(pass_seconds),
             waited: Family::new_with_constructor(metrics::seconds),
             depth: Family::default(),
             active: Family::default(),
+            dump: metrics.dump().clone(),
         };
         metrics.register(|registry| {
             let Self {
                 passes,
+                errors,
+                most,
                 duration,
                 waited,
                 depth,
                 active,
+                dump: _,
             } = &new;
             registry.register("fleet_workload_reconcile", "Passes by result", passes.clone());
+            registry.register("fleet_workload_reconcile_errors", "Passes that failed", errors.clone());
+            registry.register(
+                "fleet_workload_max_concurrent_reconciles",
+                "Passes that may be under way",
+                most.clone(),
+            );
             registry.register(
                 "fleet_workload_reconcile_time_seconds",
                 "Time of a pass",
@@ -72,6 +89,29 @@ impl Measures {
         });
         new
     }
+
+    /// Everything of a controller exists from its start on, so that a rate can be told from the first failure.
+    fn begin(&self, options: &Options) {
+        let controller = options.name;
+        for result in RESULTS {
+            drop(self.passes.get_or_create(&Pass { controller, result }));
+        }
+        let name = Name { controller };
+        drop(self.errors.get_or_create(&name));
+        let most = i64::try_from(options.concurrency).unwrap_or(i64::MAX);
+        self.most.get_or_create(&name).set(most);
+    }
+}
+
+/// What a pass can come to, in the words that existing dashboards know.
+const RESULTS: [&str; 4] = ["success", "error", "requeue", "requeue_after"];
+
+/// The buckets that existing dashboards know.
+fn pass_seconds() -> Histogram {
+    Histogram::new([
+        0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
+        1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+    ])
 }
 
 /// How a controller runs.
@@ -86,12 +126,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The usual: 64 passes, 10 s to finish.
+    /// The usual: 64 passes, [`GRACE`] to finish.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
             concurrency: 64,
-            grace: Duration::from_secs(10),
+            grace: GRACE,
         }
     }
 }
@@ -114,6 +154,8 @@ where
         measures.depth.get_or_create(&name).clone(),
         measures.active.get_or_create(&name).clone(),
     );
+    measures.begin(&options);
+    queue.show_in(&measures.dump, options.name);
     let mut running: JoinSet<(Q, Duration, Result<Next, String>)> = JoinSet::new();
     let mut keys = HashMap::new();
     loop {
@@ -173,13 +215,18 @@ fn finish<Q: Hash + Eq + Clone + Display>(
     let result = match result {
         Ok(next) => {
             queue.done(&key, next);
-            if next == Next::Wait { "success" } else { "requeue_after" }
+            match next {
+                Next::Wait => "success",
+                Next::At(at) if at <= Instant::now() => "requeue",
+                Next::At(_) => "requeue_after",
+            }
         }
         Err(error) => {
             match queue.failed(&key) {
                 1 => tracing::warn!(controller, object = %key, error, "Pass failed"),
                 failures => tracing::debug!(controller, object = %key, error, failures, "Pass failed again"),
             }
+            measures.errors.get_or_create(&Name { controller }).inc();
             "error"
         }
     };
@@ -244,10 +291,18 @@ mod tests {
         controller.await.unwrap();
         assert_eq!(tries.load(Ordering::SeqCst), 3);
         let text = metrics.encode();
-        assert!(
-            text.contains(r#"fleet_workload_reconcile_total{controller="test",result="error"} 2"#),
-            "{text}"
-        );
+        for line in [
+            r#"fleet_workload_reconcile_total{controller="test",result="error"} 2"#,
+            r#"fleet_workload_reconcile_total{controller="test",result="success"} 2"#,
+            r#"fleet_workload_reconcile_total{controller="test",result="requeue"} 0"#,
+            r#"fleet_workload_reconcile_total{controller="test",result="requeue_after"} 0"#,
+            r#"fleet_workload_reconcile_errors_total{controller="test"} 2"#,
+            r#"fleet_workload_max_concurrent_reconciles{controller="test"} 1"#,
+            r#"fleet_workload_active_workers{controller="test"} 0"#,
+            r#"fleet_workload_reconcile_time_seconds_bucket{le="0.35",controller="test"}"#,
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

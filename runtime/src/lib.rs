@@ -42,13 +42,16 @@
 //! ```
 
 pub mod admin;
+pub mod answer;
 pub mod backoff;
 pub mod cache;
 pub mod client;
 pub mod clock;
 pub mod controller;
+pub mod dump;
 pub mod events;
 pub mod files;
+pub mod grace;
 pub mod health;
 pub mod key;
 pub mod lease;

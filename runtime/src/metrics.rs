@@ -8,14 +8,19 @@ use std::{fmt, sync::Arc, time::Duration};
 use parking_lot::RwLock;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, text},
-    metrics::{counter::ConstCounter, gauge::ConstGauge, histogram::Histogram},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge, histogram::Histogram},
     registry::Registry,
 };
 
-/// The process's metrics. Cheap to clone.
+use crate::dump::Dump;
+
+/// The process's metrics, and what it shows to a person who debugs. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Metrics(Arc<RwLock<Registry>>);
+pub struct Metrics {
+    registry: Arc<RwLock<Registry>>,
+    dump: Dump,
+}
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -28,18 +33,34 @@ impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process));
-        Self(Arc::new(RwLock::new(registry)))
+        Self {
+            registry: Arc::new(RwLock::new(registry)),
+            dump: Dump::default(),
+        }
+    }
+
+    /// What the process shows in detail. Whoever measures something may also be looked at.
+    pub fn dump(&self) -> &Dump {
+        &self.dump
     }
 
     /// Registers what `register` adds. A counter's name is given without `_total`, which the encoder appends.
     pub fn register<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
-        register(&mut self.0.write())
+        register(&mut self.registry.write())
+    }
+
+    /// Registers gauges that `write` reads when they are scraped, so that nothing has to be kept true in between.
+    pub fn register_read<W>(&self, name: &'static str, help: &'static str, write: W)
+    where
+        W: Fn(&mut MetricEncoder<'_>) -> fmt::Result + Send + Sync + 'static,
+    {
+        self.register(|registry| registry.register_collector(Box::new(Read { name, help, write })));
     }
 
     /// All metrics as Prometheus reads them.
     pub fn encode(&self) -> String {
         let mut out = String::new();
-        text::encode(&mut out, &self.0.read()).expect("writing to a string cannot fail");
+        text::encode(&mut out, &self.registry.read()).expect("writing to a string cannot fail");
         out
     }
 }
@@ -49,6 +70,28 @@ pub fn seconds() -> Histogram {
     Histogram::new([
         0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     ])
+}
+
+/// Gauges that are read when scraped.
+struct Read<W> {
+    name: &'static str,
+    help: &'static str,
+    write: W,
+}
+
+impl<W> fmt::Debug for Read<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Read").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<W> Collector for Read<W>
+where
+    W: Fn(&mut MetricEncoder<'_>) -> fmt::Result + Send + Sync + 'static,
+{
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        (self.write)(&mut encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?)
+    }
 }
 
 /// Reads `/proc` when scraped, never in between.

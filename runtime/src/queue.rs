@@ -8,16 +8,20 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
-    fmt,
+    fmt::{self, Display},
     hash::Hash,
     sync::Arc,
     time::Duration,
 };
 
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::backoff::Backoff;
+use crate::{
+    backoff::Backoff,
+    dump::{self, Dump, Look, Section},
+};
 
 /// A queue. Cheap to clone.
 pub struct Queue<Q>(Arc<Inner<Q>>);
@@ -261,6 +265,36 @@ impl<Q: Hash + Eq + Clone> Queue<Q> {
     }
 }
 
+impl<Q: Hash + Eq + Clone + Display + Send + 'static> Queue<Q> {
+    /// Lets people who debug see the keys, and what each waits for.
+    pub fn show_in(&self, dump: &Dump, name: &str) {
+        dump.add(Section::Queues, name, &self.0, |queue, look| {
+            queue.state.lock().show(look)
+        });
+    }
+}
+
+impl<Q: Hash + Eq + Clone + Display> State<Q> {
+    fn show(&self, look: &mut Look) -> Value {
+        let now = Instant::now();
+        let keys = look.list(&self.keys, |entry| {
+            let (waits, seconds) = match (entry.in_flight, entry.ready, entry.timer) {
+                (true, ..) => ("its pass is under way", None),
+                (_, Some((since, _)), _) => ("for its turn", Some(now.saturating_duration_since(since))),
+                (.., Some((at, _))) => ("for a time to come", Some(at.saturating_duration_since(now))),
+                _ => ("for nothing", None),
+            };
+            dump::fields(json!({
+                "waits": waits,
+                "seconds": seconds.map(dump::seconds),
+                "failures": entry.failures,
+                "wantedAgain": entry.again.is_some() || entry.again_at.is_some(),
+            }))
+        });
+        json!({ "ready": self.ready.len(), "timers": self.timers.len(), "keys": keys })
+    }
+}
+
 impl<Q: Hash + Eq + Clone> State<Q> {
     fn make_ready(&mut self, key: Q, since: Instant, priority: i64) {
         self.sequence += 1;
@@ -318,131 +352,4 @@ impl<Q> fmt::Debug for Queue<Q> {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-
-    use super::*;
-
-    fn queue() -> Queue<&'static str> {
-        Queue::default()
-    }
-
-    fn now(queue: &Queue<&'static str>) -> Option<&'static str> {
-        queue.take().now_or_never().map(|taken| taken.key)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_nobody_works_on_any_more_is_wanted_again() {
-        let queue = queue();
-        queue.add("a");
-        queue.add("b");
-        assert_eq!(now(&queue), Some("a"));
-        queue.add("a");
-        assert_eq!(now(&queue), Some("b"));
-        assert_eq!(now(&queue), None, "both are under way");
-        queue.take_back();
-        let mut again = [now(&queue), now(&queue)];
-        again.sort_unstable();
-        assert_eq!(again, [Some("a"), Some("b")]);
-        queue.done(&"a", Next::Wait);
-        assert_eq!(now(&queue), None, "once");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_waits_once_and_is_worked_on_once() {
-        let queue = queue();
-        queue.add("a");
-        queue.add("b");
-        queue.add("a");
-        assert_eq!(queue.len(), 2);
-        assert_eq!(now(&queue), Some("a"));
-        queue.add("a");
-        assert_eq!(now(&queue), Some("b"));
-        assert_eq!(now(&queue), None, "a is in flight");
-        queue.done(&"a", Next::Wait);
-        assert_eq!(now(&queue), Some("a"), "it was added meanwhile");
-        queue.done(&"a", Next::Wait);
-        queue.done(&"b", Next::Wait);
-        assert_eq!(now(&queue), None);
-        assert!(
-            queue.0.state.lock().keys.is_empty(),
-            "nothing is left of a key that is done"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_higher_priority_goes_first_and_a_failure_keeps_its_own() {
-        let queue = queue();
-        queue.set_priority_of_timers(-1);
-        queue.add_after("timer", Duration::from_millis(1));
-        queue.add("a");
-        queue.add_with_priority("urgent", 100);
-        queue.add("b");
-        queue.add_with_priority("b", 7);
-        queue.add_with_priority("urgent", 3);
-        tokio::time::advance(Duration::from_millis(2)).await;
-        for expected in ["urgent", "b", "a", "timer"] {
-            assert_eq!(now(&queue), Some(expected));
-        }
-        // Failed, it goes before what came in the meantime with less.
-        queue.failed(&"urgent");
-        queue.done(&"a", Next::Wait);
-        tokio::time::advance(Duration::from_secs(1)).await;
-        queue.add_with_priority("a", 99);
-        assert_eq!([now(&queue), now(&queue)], [Some("urgent"), Some("a")]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn timers_fire_at_their_instant_and_the_earlier_wins() {
-        let (queue, start) = (queue(), Instant::now());
-        queue.add_after("a", Duration::from_millis(1500));
-        queue.add_after("a", Duration::from_millis(700));
-        queue.add_after("a", Duration::from_secs(3));
-        queue.add_after("b", Duration::from_millis(701));
-        assert_eq!(queue.take().await.key, "a");
-        assert_eq!(start.elapsed(), Duration::from_millis(700));
-        queue.done(&"a", Next::At(start + Duration::from_secs(10)));
-        assert_eq!(queue.take().await.key, "b");
-        queue.done(&"b", Next::Wait);
-        assert_eq!(queue.take().await.key, "a");
-        assert_eq!(start.elapsed(), Duration::from_secs(10));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_change_does_not_wait_for_the_timer_and_ends_it() {
-        let queue = queue();
-        queue.add_after("a", Duration::from_mins(1));
-        queue.add("a");
-        assert_eq!(now(&queue), Some("a"));
-        queue.done(&"a", Next::Wait);
-        tokio::time::advance(Duration::from_secs(61)).await;
-        assert_eq!(now(&queue), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn failures_wait_longer_each_time_until_one_pass_succeeds() {
-        let queue = queue();
-        queue.add("a");
-        let mut last = Duration::ZERO;
-        for failures in 1..5 {
-            assert_eq!(queue.take().await.key, "a");
-            let start = Instant::now();
-            assert_eq!(queue.failed(&"a"), failures);
-            let taken = queue.take().await;
-            assert!(start.elapsed() > last, "{:?} after {last:?}", start.elapsed());
-            assert!(
-                taken.waited < Duration::from_millis(5),
-                "back-off is no waiting in the queue"
-            );
-            last = start.elapsed();
-            queue.done(&"a", Next::Wait);
-            queue.add("a");
-            // A success forgets; so fail again as often as before.
-            for _ in 0..failures {
-                assert_eq!(queue.take().await.key, "a");
-                queue.failed(&"a");
-                queue.add("a");
-            }
-        }
-    }
-}
+mod tests;

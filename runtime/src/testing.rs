@@ -1,13 +1,19 @@
 //! A scripted API server for this crate's tests.
 
 use std::{
+    convert::Infallible,
     future::Future,
     sync::{Arc, atomic::AtomicUsize},
 };
 
+use futures::stream;
 use http::{Request, Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 use kube::client::Body;
+
+/// A body that begins and never says anything, as that of a watch.
+pub(crate) const OPEN: &str = "open";
 
 /// What a request was: `GET /api/v1/…?…` and its body.
 #[derive(Clone, Debug)]
@@ -30,7 +36,12 @@ where
             let bytes = request.into_body().collect().await?.to_bytes();
             let body = serde_json::from_slice(&bytes).unwrap_or_default();
             let (status, body) = answer(Asked { line, body }).await;
-            let mut response = Response::new(Body::from(body.into_bytes()));
+            let body = if body == OPEN {
+                StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>()).boxed_unsync()
+            } else {
+                Full::from(body).boxed_unsync()
+            };
+            let mut response = Response::new(body);
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             Ok::<_, kube::Error>(response)
         }

@@ -1,31 +1,34 @@
-//! Writes the CRDs into a folder, one file each, and removes files there that belong to no kind any more.
+//! Writes the CRDs below the folder `deploy`, one file each, and removes files there that belong to no kind any more.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs, io};
 
+use fleet_api::crds;
+
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
-    let (Some(folder), None) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: generate-crds FOLDER");
+    let (Some(deploy), None) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: generate-crds DEPLOY");
         return ExitCode::from(2);
     };
-    match generate(Path::new(&folder)) {
-        Ok(count) => {
-            eprintln!("{count} CRDs in {}", folder.display());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("could not write the CRDs to {}: {error}", folder.display());
-            ExitCode::FAILURE
+    for (folder, belongs) in crds::FOLDERS {
+        let folder = Path::new(&deploy).join(folder);
+        match generate(&folder, belongs) {
+            Ok(count) => eprintln!("{count} CRDs in {}", folder.display()),
+            Err(error) => {
+                eprintln!("could not write the CRDs to {}: {error}", folder.display());
+                return ExitCode::FAILURE;
+            }
         }
     }
+    ExitCode::SUCCESS
 }
 
-fn generate(folder: &Path) -> io::Result<usize> {
+fn generate(folder: &Path, belongs: fn(&str) -> bool) -> io::Result<usize> {
     fs::create_dir_all(folder)?;
-    let files: BTreeMap<_, _> = fleet_api::crds::files().into_iter().collect();
+    let files: BTreeMap<_, _> = crds::files().into_iter().filter(|(name, _)| belongs(name)).collect();
     for (name, content) in &files {
         fs::write(folder.join(name), content)?;
     }

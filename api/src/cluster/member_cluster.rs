@@ -103,11 +103,11 @@ pub struct DeleteOptions {
 
 closed_enum! {
     /// Whether a deletion is checked first.
-    DeleteValidationMode {
-        /// The deletion is refused while something still depends on the cluster.
-        Strict = "Strict",
+    DeleteValidationMode or Strict {
         /// The deletion is never refused.
         Skip = "Skip",
+        /// The deletion is refused while something still depends on the cluster.
+        Strict = "Strict",
     }
 }
 

@@ -19,7 +19,6 @@ pub mod placed_cluster;
 pub mod placement;
 pub mod policy_snapshot;
 pub mod properties;
-pub mod render_failure;
 pub mod selection;
 pub mod update_run;
 pub mod update_stage;
@@ -138,6 +137,11 @@ pub fn set<C: ConditionState + ?Sized>(list: &mut Vec<Condition>, state: &C, gen
 /// start with the content and not with the status.
 pub fn set_anew<C: ConditionState + ?Sized>(list: &mut Vec<Condition>, state: &C, generation: i64, now: Timestamp) {
     put(list, to_condition(state, generation, now), KeepTime::Never);
+}
+
+/// Puts a condition into `list` as it is, time included, for one that is made elsewhere.
+pub fn replace(list: &mut Vec<Condition>, condition: Condition) {
+    put(list, condition, KeepTime::Never);
 }
 
 /// Puts status, reason and message of `source` into `list` under `type_name`; true if a reader can tell. For roll-ups

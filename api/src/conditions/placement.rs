@@ -198,14 +198,9 @@ states! {
         ExternalMixed => Unknown "RolloutControlledByExternalController"
             "Rollout is controlled by an external controller and different resource snapshot versions are observed \
              across clusters";
-        ExternalNone { run_kind: Scope } => Unknown "RolloutControlledByExternalController" {
-            format!(
-                "Rollout is controlled by an external controller and no resource snapshot name is observed across \
-                 clusters. To determine rollout status, check the {} resources with spec.placementName matching this \
-                 placement",
-                run_kind.update_run_kind(),
-            )
-        };
+        ExternalNone => Unknown "RolloutControlledByExternalController"
+            "Rollout is controlled by an external controller and no resource snapshot name is observed across clusters, \
+             probably rollout has not started yet";
         ExternalUndecided { cluster: String } => Unknown "RolloutControlledByExternalController"
             "Rollout is controlled by an external controller and cluster {cluster} is in RolloutStarted Unknown state";
     }

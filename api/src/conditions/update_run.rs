@@ -24,10 +24,9 @@ states! {
         WaitingAfter { stage: String } => False "UpdateRunWaiting"
             "The updateRun is waiting for after-stage tasks in stage {stage} to complete" published;
         Stuck { clusters: Vec<String>, stage: String } => False "UpdateRunStuck" {
-            let names = clusters.iter().take(STUCK_CLUSTERS_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = if clusters.len() > STUCK_CLUSTERS_SHOWN { "..." } else { "" };
+            let names = first_names(clusters);
             format!(
-                "The updateRun is stuck waiting for {names}{more} cluster(s) in stage {stage} to finish updating, \
+                "The updateRun is stuck waiting for {names} cluster(s) in stage {stage} to finish updating, \
                  please check placement status for potential errors",
             )
         } published;
@@ -46,6 +45,17 @@ states! {
         Succeeded => True "UpdateRunSucceeded" "All stages are completed successfully";
         Failed { error: String } => False "UpdateRunFailed" "{error}" published;
     }
+}
+
+/// The first names of stuck clusters, with dots if there are more.
+pub fn first_names(clusters: &[String]) -> String {
+    let names = clusters[..clusters.len().min(STUCK_CLUSTERS_SHOWN)].join(", ");
+    let more = if clusters.len() > STUCK_CLUSTERS_SHOWN {
+        "..."
+    } else {
+        ""
+    };
+    format!("{names}{more}")
 }
 
 /// All types, in the order in which they are listed.

@@ -41,6 +41,12 @@ states! {
         Succeeded => True "ClusterUpdatingSucceeded" "Cluster update completed successfully";
         /// The error is that of the run without its prefix: [`super::update_run::Abort::to_cluster_error`].
         Failed { error: String } => False "ClusterUpdatingFailed" "{error}" published;
+        // Ours, both: upstream ends the run.
+        SkippedNotSelected => True "ClusterUpdatingSkippedNotSelected"
+            "Cluster skipped because it is no longer selected by the placement";
+        /// In the deletion stage.
+        SkippedSelected => True "ClusterUpdatingSkippedSelected"
+            "Cluster skipped because it is selected by the placement again";
     }
 }
 
@@ -139,6 +145,16 @@ mod tests {
             (
                 &ClusterSucceeded::Failed { error: "e".into() },
                 "Succeeded=False ClusterUpdatingFailed: e",
+            ),
+            (
+                &ClusterSucceeded::SkippedNotSelected,
+                "Succeeded=True ClusterUpdatingSkippedNotSelected: \
+                 Cluster skipped because it is no longer selected by the placement",
+            ),
+            (
+                &ClusterSucceeded::SkippedSelected,
+                "Succeeded=True ClusterUpdatingSkippedSelected: \
+                 Cluster skipped because it is selected by the placement again",
             ),
             (
                 &ApprovalRequestCreated::Created,

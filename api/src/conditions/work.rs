@@ -6,6 +6,10 @@ states! {
         AllApplied => True "AllManifestsApplied" "All the specified manifests have been applied";
         SomeNotApplied { applied: usize, total: usize } => False "SomeManifestsAreNotApplied"
             "Failed to apply all manifests ({applied} of {total} manifests are applied)";
+        // Ours.
+        HubWentBack => False "HubWentBackInTime"
+            "The hub went back in time, as after a restore from a backup: nothing is applied or removed until the \
+             annotation kubernetes-fleet.io/recovered-at of the InternalMemberCluster has a newer time";
     }
 }
 
@@ -60,6 +64,12 @@ mod tests {
                 &Applied::SomeNotApplied { applied: 1, total: 2 },
                 "Applied=False SomeManifestsAreNotApplied: \
                  Failed to apply all manifests (1 of 2 manifests are applied)",
+            ),
+            (
+                &Applied::HubWentBack,
+                "Applied=False HubWentBackInTime: The hub went back in time, as after a restore from a backup: nothing is \
+                 applied or removed until the annotation kubernetes-fleet.io/recovered-at of the InternalMemberCluster \
+                 has a newer time",
             ),
             (
                 &Available::AllAvailable,

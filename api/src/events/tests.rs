@@ -69,6 +69,20 @@ fn member_clusters() {
             "Warning MemberClusterJoinStateUnknown: member cluster join state unknown",
         ),
         (
+            E::BytesHeldBack {
+                cluster: "a".into(),
+                mebibytes: 16,
+            },
+            "Warning MemberClusterHeldBack: reports of a are written down later: it stores more than 16 MiB a minute",
+        ),
+        (
+            E::SessionHeldBack {
+                cluster: "a".into(),
+                sessions: 12,
+            },
+            "Warning MemberClusterHeldBack: a is made to wait: it connects more than 12 times a minute",
+        ),
+        (
             E::AlreadyConnected {
                 connected: "a".into(),
                 refused: "b".into(),
@@ -206,15 +220,81 @@ fn the_rest() {
         "Warning DuplicateEnvelopeWorks: Multiple Work objects ([w1 w2]) found for envelope app/env in namespace \
          fleet-member-c1; delete all but the oldest to recover",
     )]);
-    assert_rows(&[(
-        UpdateRunEvent::StaleApproval {
-            request: "r-after-s".into(),
-            observed: 0,
-            generation: 1,
-        },
-        "Warning StageApprovalIgnored: The approval of r-after-s is ignored: its Approved condition has \
-         observedGeneration 0, want 1",
-    )]);
+}
+
+#[test]
+fn of_update_runs() {
+    type E = UpdateRunEvent;
+    let s = |text: &str| text.to_owned();
+    let list = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+    assert_rows(&[
+        (
+            E::Initialized,
+            "Normal UpdateRunInitializedSuccessfully: The UpdateRun initialized successfully",
+        ),
+        (
+            E::InitializationWaiting {
+                bindings: list("b1 b2"),
+            },
+            "Warning UpdateRunInitializationWaiting: Waiting for the scheduler to look again at binding(s) of an older \
+             policy: b1, b2",
+        ),
+        (
+            E::StageStarted { stage: s("canary") },
+            "Normal StageUpdatingStarted: Stage canary: Clusters in the stage started updating",
+        ),
+        (
+            E::StageSucceeded { stage: s("canary") },
+            "Normal StageUpdatingSucceeded: Stage canary: Stage update completed successfully",
+        ),
+        (
+            E::StageSkipped { stage: s("canary") },
+            "Normal StageUpdatingSkippedNoClusters: Stage canary: Stage skipped because it has no clusters",
+        ),
+        (
+            E::ClusterSkipped {
+                cluster: s("c1"),
+                stage: s("canary"),
+                why: s("gone"),
+            },
+            "Normal UpdateRunClusterSkipped: Cluster c1 in stage canary: gone",
+        ),
+        (
+            E::ClustersNotIncluded {
+                clusters: list("c4 c5"),
+            },
+            "Normal UpdateRunClustersNotIncluded: 2 cluster(s) picked after the run was initialized are left to the \
+             next run: c4, c5",
+        ),
+        (
+            E::ApprovalStale {
+                request: s("r-after-s"),
+                observed: 0,
+                generation: 1,
+            },
+            "Warning UpdateRunApprovalStale: The approval of r-after-s is ignored: its Approved condition has \
+             observedGeneration 0, want 1",
+        ),
+        (
+            E::Preempted {
+                cluster: s("c1"),
+                stage: s("canary"),
+                run: s("r2"),
+                index: s("3"),
+            },
+            "Warning UpdateRunPreempted: Cluster c1 in stage canary was taken over by update run r2 \
+             (resourceSnapshotIndex 3)",
+        ),
+        (
+            E::Changed {
+                cluster: s("c1"),
+                stage: s("canary"),
+                index: s("3"),
+            },
+            "Warning UpdateRunPreempted: Cluster c1 in stage canary was given other content (resourceSnapshotIndex \
+             3), not by an update run",
+        ),
+    ]);
 }
 
 #[test]

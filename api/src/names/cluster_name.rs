@@ -78,7 +78,12 @@ impl ClusterName {
         format!("{self}-hub-cluster-access")
     }
 
-    /// The Secret with that ServiceAccount's token.
+    /// The Role, and its RoleBinding, by which that ServiceAccount may renew its own token.
+    pub fn renewal_role(&self) -> String {
+        format!("{self}-hub-cluster-access-renewal")
+    }
+
+    /// The Secret with a token of that ServiceAccount that never ends.
     pub fn token_secret(&self) -> String {
         format!("{self}-hub-cluster-access-token")
     }

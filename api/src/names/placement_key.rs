@@ -14,16 +14,6 @@ pub enum Scope {
     Namespaced,
 }
 
-impl Scope {
-    /// The kind of update run that acts on placements of this scope.
-    pub const fn update_run_kind(self) -> &'static str {
-        match self {
-            Self::Cluster => "ClusterStagedUpdateRun",
-            Self::Namespaced => "StagedUpdateRun",
-        }
-    }
-}
-
 /// A placement in queues and logs: `name`, or `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlacementKey {

@@ -60,6 +60,7 @@ fn names_of_what_the_hub_keeps_for_a_cluster() {
     assert_eq!(c.role_binding(), "fleet-rolebinding-c1");
     assert_eq!(c.service_account(), "c1-hub-cluster-access");
     assert_eq!(c.token_secret(), "c1-hub-cluster-access-token");
+    assert_eq!(c.renewal_role(), "c1-hub-cluster-access-renewal");
     assert_eq!(ClusterName::of_namespace("fleet-member-c1"), Some(c));
     assert_eq!(ClusterName::of_namespace("fleet-system"), None);
     assert_eq!(ClusterName::of_namespace("fleet-member-"), None);

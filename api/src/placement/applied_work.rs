@@ -1,5 +1,6 @@
 //! AppliedWork: on a member cluster, the owner of what a Work brought there.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,9 @@ pub struct AppliedWorkInventory {
     /// Digest of its spec, since a hub restored from a backup counts its generations again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub spec_digest: String,
+    /// When it was first attempted, or looked at after the hub had recovered: the hub's past is told by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_at: Option<Time>,
     /// Objects that may exist and are not in `appliedResources`.
     #[serde(default, deserialize_with = "lenient::null_as_default")]
     #[schemars(!default)]

@@ -175,11 +175,11 @@ pub struct PropertySorter {
 
 closed_enum! {
     /// Which end of a ranking is preferred.
-    SortOrder {
-        /// Clusters with greater values are preferred.
-        Descending = "Descending",
+    SortOrder or Descending {
         /// Clusters with smaller values are preferred.
         Ascending = "Ascending",
+        /// Clusters with greater values are preferred.
+        Descending = "Descending",
     }
 }
 

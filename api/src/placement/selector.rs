@@ -36,11 +36,11 @@ pub struct ResourceSelector {
 
 closed_enum! {
     /// How much of a namespace is selected along with it.
-    SelectionScope {
-        /// The namespace and everything in it.
-        NamespaceWithResources = "NamespaceWithResources",
+    SelectionScope or NamespaceWithResources {
         /// The namespace itself and nothing in it.
         NamespaceOnly = "NamespaceOnly",
+        /// The namespace and everything in it.
+        NamespaceWithResources = "NamespaceWithResources",
         /// The namespace, and of what is in it only what the other selectors select.
         NamespaceWithResourceSelectors = "NamespaceWithResourceSelectors",
     }

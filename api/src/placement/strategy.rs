@@ -180,11 +180,11 @@ pub struct DeleteStrategy {
 
 closed_enum! {
     /// What happens to placed objects when their placement is deleted.
-    DeletePropagationPolicy {
-        /// They are deleted too.
-        Delete = "Delete",
+    DeletePropagationPolicy or Delete {
         /// They stay, and no longer belong to the fleet.
         Abandon = "Abandon",
+        /// They are deleted too.
+        Delete = "Delete",
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Overwrites {
     generation: i64,
     recent: Vec<Timestamp>,
     holds: u32,
-    until: Option<Timestamp>,
+    hold: Option<Hold>,
 }
 
 /// An object is left alone for a while.
@@ -34,7 +34,8 @@ impl Overwrites {
     /// Notes an overwrite of `live` (as it was before) for this generation of the Work. From the third within a minute
     /// on the object is held, ever longer; a new generation, or a long calm, starts over.
     pub fn note(&mut self, generation: i64, live: &Value, now: Timestamp) -> Option<Hold> {
-        let calm = self.until.is_some_and(|until| now.duration_since(until) > HOLD_MAX);
+        let calm = |hold: &Hold| now.duration_since(hold.until) > HOLD_MAX;
+        let calm = self.hold.as_ref().is_some_and(calm);
         if generation != self.generation || calm {
             *self = Self {
                 generation,
@@ -49,24 +50,25 @@ impl Overwrites {
         }
         let until = now + (HOLD_MIN * 2_i32.pow(self.holds.min(8))).min(HOLD_MAX);
         self.holds += 1;
-        self.until = Some(until);
-        Some(Hold {
+        self.hold = Some(Hold {
             until,
             manager: other_manager(live),
-        })
+        });
+        self.hold.clone()
     }
 
-    /// Until when the object is left alone, for this generation of the Work.
-    pub fn hold_until(&self, generation: i64) -> Option<Timestamp> {
-        self.until.filter(|_| generation == self.generation)
+    /// The hold that is on the object, for this generation of the Work.
+    pub fn hold(&self, generation: i64, now: Timestamp) -> Option<&Hold> {
+        let hold = self.hold.as_ref().filter(|_| generation == self.generation);
+        hold.filter(|hold| hold.until > now)
     }
 }
 
-/// The field manager other than us that wrote last. Writers of the status do not count.
+/// The field manager other than us that wrote last. Writers of the status do not count; those of the scale do.
 pub fn other_manager(live: &Value) -> Option<String> {
     list(live, &["metadata", "managedFields"])
         .iter()
-        .filter(|entry| text(entry, &["subresource"]).is_empty() && text(entry, &["manager"]) != FIELD_MANAGER)
+        .filter(|entry| text(entry, &["subresource"]) != "status" && text(entry, &["manager"]) != FIELD_MANAGER)
         // RFC 3339 in UTC and whole seconds: the order of the texts is the order of the times.
         .max_by_key(|entry| text(entry, &["time"]))
         .map(|entry| text(entry, &["manager"]).to_owned())
@@ -127,10 +129,22 @@ mod tests {
             now = hold.until.as_second();
         }
         assert_eq!(holds, [10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(overwrites.hold_until(1), Some(at(now)));
+        let hold = overwrites.hold(1, at(now - 1)).unwrap();
+        assert_eq!(hold.until, at(now));
+        assert_eq!(overwrites.hold(1, at(now)), None, "it is over");
         // A new generation starts over.
-        assert_eq!(overwrites.hold_until(2), None);
+        assert_eq!(overwrites.hold(2, at(now - 1)), None);
         assert_eq!(overwrites.note(2, &live, at(now)), None);
+    }
+
+    #[test]
+    fn an_autoscaler_is_named_too() {
+        let live = json!({"metadata": {"managedFields": [
+            {"manager": FIELD_MANAGER, "time": "2026-01-01T00:00:00Z"},
+            {"manager": "autoscaler", "time": "2026-01-01T00:00:01Z", "subresource": "scale"},
+            {"manager": "controller", "time": "2026-01-01T00:00:02Z", "subresource": "status"},
+        ]}});
+        assert_eq!(other_manager(&live).as_deref(), Some("autoscaler"));
     }
 
     #[test]

@@ -90,6 +90,22 @@ pub fn spec_hash(manifest: &Value) -> String {
     })
 }
 
+/// Takes finalizers off a manifest. Whoever acts on them is on the cluster where they were set; on another one nobody might
+/// ever take them off, and the object could never be deleted. Who needs one there puts it on there. A Namespace keeps
+/// Kubernetes' own.
+pub fn strip_finalizers(manifest: &mut Value) {
+    if let Some(metadata) = read::existing_object_mut(manifest, &["metadata"]) {
+        metadata.remove("finalizers");
+    }
+    let namespace = read::text(manifest, &["apiVersion"]) == "v1" && read::text(manifest, &["kind"]) == "Namespace";
+    if namespace
+        && let Some(spec) = read::existing_object_mut(manifest, &["spec"])
+        && let Some(Value::Array(list)) = spec.get_mut("finalizers")
+    {
+        list.retain(|finalizer| finalizer == "kubernetes");
+    }
+}
+
 /// `manifest` without what belongs to another cluster or another writer. Finalizers, node ports, cluster IPs and job
 /// selectors stay: the hub has cleaned what it selected, and enveloped objects are taken as written.
 pub fn sanitise(manifest: &Value) -> Value {
@@ -176,6 +192,23 @@ mod tests {
             spec_hash(&base),
             "4446bb1218c940c37cc571cb1d7f39a8def0af941af489b89132bf6ee662c5f4"
         );
+    }
+
+    #[test]
+    fn no_finalizer_reaches_a_member_but_kubernetes_own() {
+        let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "n", "finalizers": ["a"]}, "spec": {"finalizers": ["kubernetes", "b"]}});
+        strip_finalizers(&mut namespace);
+        let expected = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"},
+            "spec": {"finalizers": ["kubernetes"]}});
+        assert_eq!(namespace, expected);
+        // What a custom kind calls finalizers is its own matter.
+        let mut custom = json!({"apiVersion": "example.com/v1", "kind": "Namespace",
+            "metadata": {"finalizers": ["a"]}, "spec": {"finalizers": ["b"]}});
+        strip_finalizers(&mut custom);
+        assert_eq!(custom["metadata"], json!({}));
+        assert_eq!(custom["spec"], json!({"finalizers": ["b"]}));
+        strip_finalizers(&mut json!([1]));
     }
 
     #[test]

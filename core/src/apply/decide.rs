@@ -6,13 +6,13 @@
 use fleet_api::annotations;
 use fleet_api::conditions::manifest::ApplyFailure;
 use fleet_api::placement::{ApplyStrategy, ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::backoff::Hold;
 use super::clean::{ReservedKeys, spec_hash};
 use super::compare::{Comparison, DryRun, compare};
 use super::diff::Differences;
-use super::json::{object_mut, text};
+use super::json::{is_part, object_mut, text};
 use super::merge::{self, Patch, Rules};
 use super::owners::Owner;
 use super::prepare::{Prepared, digest, migrated_managers, only_ours, prepare};
@@ -47,12 +47,10 @@ pub struct Situation<'a> {
     pub work_exists: &'a dyn Fn(&str) -> Result<bool, String>,
     /// What the last successful apply left behind, if the caller remembers.
     pub last: Option<&'a LastApplied>,
-    /// Until when the object is left alone because somebody else keeps changing it back.
-    pub hold_until: Option<Timestamp>,
+    /// The object is left alone for now, because somebody else keeps changing it back.
+    pub hold: Option<&'a Hold>,
     /// Which keys take part in comparisons.
     pub reserved: ReservedKeys,
-    /// The time of this round.
-    pub now: Timestamp,
 }
 
 /// What to remember of a successful apply, so that the next round can tell that there is nothing to do.
@@ -86,8 +84,6 @@ pub enum Step {
     },
     /// The object is as it should be: send nothing, and settle with the live object.
     Nothing,
-    /// Somebody else keeps changing it back: do not write before this time.
-    Hold(Timestamp),
     /// There is nothing more to do.
     Done(Verdict),
 }
@@ -117,6 +113,11 @@ impl Verdict {
     /// Whether the object on the member is as the manifest says, so that its availability counts.
     pub fn is_applied(&self) -> bool {
         matches!(self, Self::Applied(_) | Self::AppliedUnchecked(_))
+    }
+
+    /// Whether it would be, if somebody else did not keep changing it back.
+    pub fn is_contested(&self) -> bool {
+        matches!(self, Self::Failed(ApplyFailure::Contested { .. }))
     }
 }
 
@@ -240,10 +241,8 @@ fn apply(now: &Situation<'_>, live: Option<&Value>) -> Step {
         Some(live) if prepared.server_side => server_side(now, live, prepared),
         Some(live) => client_side(now, live, &prepared),
     };
-    match (step, now.hold_until) {
-        (Step::Create(_) | Step::Patch(_) | Step::ServerSideApply { .. }, Some(until)) if until > now.now => {
-            Step::Hold(until)
-        }
+    match (step, now.hold) {
+        (Step::Create(_) | Step::Patch(_) | Step::ServerSideApply { .. }, Some(hold)) => failed(contested(hold)),
         (step, _) => step,
     }
 }
@@ -324,6 +323,10 @@ pub fn settle(now: &Situation<'_>, step: &Step, answer: Result<&Value, &str>) ->
         }
         (Err(api), _) => return Verdict::Failed(ApplyFailure::Patch { api: api.to_owned() }),
     };
+    // As it should be for a moment: it counts once it has stayed so for as long as the hold lasts.
+    if let Some(hold) = now.hold {
+        return Verdict::Failed(contested(hold));
+    }
     if now.strategy.comparison_option != ComparisonOption::FullComparison {
         return Verdict::Applied(None);
     }
@@ -355,16 +358,6 @@ pub fn came_out(now: &Situation<'_>, patch: &Patch) -> bool {
     }
 }
 
-/// Whether all of `part` is in `whole`.
-fn is_part(part: &Value, whole: &Value) -> bool {
-    match (part, whole) {
-        (Value::Object(part), Value::Object(whole)) => part
-            .iter()
-            .all(|(key, value)| whole.get(key).is_some_and(|other| is_part(value, other))),
-        _ => part == whole,
-    }
-}
-
 /// What to remember after a successful call, for [`Situation::last`].
 pub fn record(now: &Situation<'_>, object: &Value) -> LastApplied {
     LastApplied {
@@ -387,6 +380,12 @@ fn comparison(now: &Situation<'_>, live: &Value) -> Comparison {
         now.dry_run,
         now.reserved,
     )
+}
+
+fn contested(hold: &Hold) -> ApplyFailure {
+    ApplyFailure::Contested {
+        manager: hold.manager.clone().unwrap_or_else(|| "somebody".to_owned()),
+    }
 }
 
 fn failed(failure: ApplyFailure) -> Step {

@@ -1,10 +1,11 @@
 //! Decoding manifests, naming their objects, finding duplicates.
 
 use fleet_api::conditions::manifest::ApplyFailure;
-use fleet_api::placement::WorkResourceIdentifier;
+use fleet_api::labels;
+use fleet_api::placement::{EnvelopeType, WorkResourceIdentifier};
 use fleet_api::raw::RawJson;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::json::{list, text};
 
@@ -58,16 +59,27 @@ pub fn identity(id: &WorkResourceIdentifier) -> Option<String> {
     known.then(|| format!("GV={group}/{version}, Kind={kind}, Namespace={namespace}, Name={name}"))
 }
 
-/// Decodes every manifest, in order. `resource_of` finds the plural of (group, version, kind) in the member's discovery.
+/// A kind as the member serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// Its plural.
+    pub resource: String,
+    /// Whether its objects have a namespace.
+    pub namespaced: bool,
+}
+
+/// Decodes every manifest, in order. `served` finds (group, version, kind) in the member's discovery; `within` are the
+/// namespaces that no manifest may leave ([`bounds`]).
 pub fn decode(
     manifests: &[RawJson],
-    mut resource_of: impl FnMut(&str, &str, &str) -> Result<String, String>,
+    within: &[&str],
+    mut served: impl FnMut(&str, &str, &str) -> Result<Served, String>,
 ) -> Vec<Manifest> {
     let mut seen = BTreeSet::new();
     (0..)
         .zip(manifests)
         .map(|(ordinal, raw)| {
-            let mut manifest = one(ordinal, raw, &mut resource_of);
+            let mut manifest = one(ordinal, raw, within, &mut served);
             let key = manifest.object.is_ok().then(|| ObjectKey::of(&manifest.id)).flatten();
             if key.is_some_and(|key| !seen.insert(key)) {
                 manifest.object = Err(ApplyFailure::Duplicated);
@@ -77,10 +89,50 @@ pub fn decode(
         .collect()
 }
 
+/// The namespaces that a Work's objects may not leave: a ResourcePlacement's, a ResourceEnvelope's. Only who may write
+/// Works, which is the hub agent, could change these labels.
+pub fn bounds(labels: &BTreeMap<String, String>) -> Vec<&str> {
+    let label = |key| labels.get(key).map(String::as_str);
+    let wrapped = label(labels::ENVELOPE_TYPE) == Some(EnvelopeType::ResourceEnvelope.as_str());
+    let envelope = wrapped.then(|| label(labels::ENVELOPE_NAMESPACE).unwrap_or_default());
+    label(labels::PARENT_PLACEMENT_NAMESPACE)
+        .into_iter()
+        .chain(envelope)
+        .collect()
+}
+
+/// Why an object cannot be where its manifest says.
+pub fn misplaced(id: &WorkResourceIdentifier, namespaced: bool, within: &[&str]) -> Option<ApplyFailure> {
+    let kind = || id.kind.clone();
+    // By discovery, never by the manifest: the API server takes a namespace off what has none, and makes it.
+    match (namespaced, id.namespace.as_str()) {
+        (true, "") => return Some(ApplyFailure::NamespaceMissing { kind: kind() }),
+        (false, namespace) if !namespace.is_empty() => {
+            let namespace = namespace.to_owned();
+            return Some(ApplyFailure::NamespaceGiven {
+                kind: kind(),
+                namespace,
+            });
+        }
+        _ => {}
+    }
+    let outside = within.iter().find(|namespace| **namespace != id.namespace);
+    outside.map(|namespace| ApplyFailure::Outside {
+        namespace: (*namespace).to_owned(),
+    })
+}
+
+/// Whether a name or namespace is one part of a URL.
+fn is_one_part(name: &str) -> bool {
+    let odd = |c: char| matches!(c, '/' | '\\' | '%' | '?' | '#') || c.is_whitespace() || c.is_control();
+    name != "." && name != ".." && !name.contains(odd)
+}
+
 fn one(
     ordinal: i64,
     raw: &RawJson,
-    resource_of: &mut impl FnMut(&str, &str, &str) -> Result<String, String>,
+    within: &[&str],
+    served: &mut impl FnMut(&str, &str, &str) -> Result<Served, String>,
 ) -> Manifest {
     let nameless = WorkResourceIdentifier {
         ordinal,
@@ -105,32 +157,35 @@ fn one(
         namespace: text(&object, &["metadata", "namespace"]).to_owned(),
         name: text(&object, &["metadata", "name"]).to_owned(),
     };
-    match resource_of(group, version, kind) {
-        Ok(resource) => id.resource = resource,
-        Err(error) => {
-            return Manifest {
-                id,
-                object: Err(ApplyFailure::UnknownKind { error }),
-            };
-        }
+    let odd = [&id.name, &id.namespace].into_iter().find(|name| !is_one_part(name));
+    if let Some(name) = odd.cloned() {
+        return refused(id, ApplyFailure::BadName { name });
+    }
+    let kind = match served(group, version, kind) {
+        Ok(kind) => kind,
+        Err(error) => return refused(id, ApplyFailure::UnknownKind { error }),
+    };
+    id.resource = kind.resource;
+    if let Some(failure) = misplaced(&id, kind.namespaced, within) {
+        return refused(id, failure);
     }
     // Both present: the name counts. Neither: the API server says what it thinks of that.
     if id.name.is_empty() && !text(&object, &["metadata", "generateName"]).is_empty() {
-        return Manifest {
-            id,
-            object: Err(ApplyFailure::GenerateName),
-        };
+        return refused(id, ApplyFailure::GenerateName);
     }
     Manifest { id, object: Ok(object) }
 }
 
-fn undecodable(id: WorkResourceIdentifier, error: &str) -> Manifest {
+fn refused(id: WorkResourceIdentifier, failure: ApplyFailure) -> Manifest {
     Manifest {
         id,
-        object: Err(ApplyFailure::NotAnObject {
-            error: error.to_owned(),
-        }),
+        object: Err(failure),
     }
+}
+
+fn undecodable(id: WorkResourceIdentifier, error: &str) -> Manifest {
+    let error = error.to_owned();
+    refused(id, ApplyFailure::NotAnObject { error })
 }
 
 /// Splits `apiVersion`.
@@ -166,15 +221,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn discovery(group: &str, _: &str, kind: &str) -> Result<String, String> {
+    fn discovery(group: &str, _: &str, kind: &str) -> Result<Served, String> {
         match (group, kind) {
             ("example.com", _) => Err(format!("no matches for kind {kind:?}")),
-            _ => Ok(format!("{}s", kind.to_lowercase())),
+            _ => Ok(Served {
+                resource: format!("{}s", kind.to_lowercase()),
+                namespaced: !matches!(kind, "CustomResourceDefinition" | "ClusterRoleBinding"),
+            }),
         }
     }
 
+    fn decode_in(within: &[&str], manifests: &[Value]) -> Vec<Manifest> {
+        let raw: Vec<_> = manifests.iter().map(RawJson::from).collect();
+        decode(&raw, within, discovery)
+    }
+
     fn decode_all(manifests: &[Value]) -> Vec<Manifest> {
-        decode(&manifests.iter().map(RawJson::from).collect::<Vec<_>>(), discovery)
+        decode_in(&[], manifests)
     }
 
     #[test]
@@ -185,7 +248,7 @@ mod tests {
             json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}),
             json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": "j-", "namespace": "n"}}),
             config,
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "generateName": "b-"}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "n", "generateName": "b-"}}),
             json!([1]),
             json!({"apiVersion": "v1"}),
         ]);
@@ -226,8 +289,83 @@ mod tests {
     }
 
     #[test]
+    fn an_object_is_where_its_kind_and_its_work_say() {
+        let manifest = |kind: &str, name: &str, namespace: Option<&str>| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}});
+        let binding = |namespace| manifest("ClusterRoleBinding", "b", namespace);
+        let map = |namespace| manifest("ConfigMap", "m", namespace);
+        let given = ApplyFailure::NamespaceGiven {
+            kind: "ClusterRoleBinding".into(),
+            namespace: "app".into(),
+        };
+        let missing = ApplyFailure::NamespaceMissing {
+            kind: "ConfigMap".into(),
+        };
+        let outside = || ApplyFailure::Outside {
+            namespace: "app".into(),
+        };
+        let bad = |name: &str| ApplyFailure::BadName { name: name.into() };
+        for (within, manifest, failure) in [
+            (&[][..], map(Some("app")), None),
+            (&[], binding(None), None),
+            (&["app"], map(Some("app")), None),
+            (&["app", "app"], map(Some("app")), None),
+            (&[], binding(Some("app")), Some(given.clone())),
+            (&["app"], binding(Some("app")), Some(given)),
+            (&[], map(None), Some(missing)),
+            (&["app"], binding(None), Some(outside())),
+            (&["app"], map(Some("other")), Some(outside())),
+            (&["other", "app"], map(Some("other")), Some(outside())),
+            (
+                &["app"],
+                manifest("ConfigMap", "../../secrets/x", Some("app")),
+                Some(bad("../../secrets/x")),
+            ),
+            (
+                &["app"],
+                manifest("ConfigMap", "x?force=true", Some("app")),
+                Some(bad("x?force=true")),
+            ),
+            (
+                &[],
+                manifest("ConfigMap", "x", Some("app/../other")),
+                Some(bad("app/../other")),
+            ),
+            (&[], manifest("ConfigMap", "..", Some("app")), Some(bad(".."))),
+        ] {
+            let found = decode_in(within, std::slice::from_ref(&manifest)).remove(0);
+            assert_eq!(found.object.err(), failure, "{manifest} within {within:?}");
+        }
+    }
+
+    #[test]
+    fn a_work_says_which_namespaces_it_may_not_leave() {
+        let of = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            pairs.iter().map(own).collect()
+        };
+        let wrapped = (labels::ENVELOPE_TYPE, "ResourceEnvelope");
+        for (pairs, within) in [
+            (&[][..], &[][..]),
+            (&[(labels::PARENT_PLACEMENT_NAMESPACE, "app")], &["app"]),
+            (&[wrapped, (labels::ENVELOPE_NAMESPACE, "app")], &["app"]),
+            (&[wrapped], &[""]),
+            (&[(labels::ENVELOPE_TYPE, "ClusterResourceEnvelope")], &[]),
+            (
+                &[
+                    (labels::PARENT_PLACEMENT_NAMESPACE, "app"),
+                    wrapped,
+                    (labels::ENVELOPE_NAMESPACE, "app"),
+                ],
+                &["app", "app"],
+            ),
+        ] {
+            assert_eq!(bounds(&of(pairs)), within, "{pairs:?}");
+        }
+    }
+
+    #[test]
     fn one_object_in_two_versions_is_a_duplicate() {
-        let budget = |version: &str| json!({"apiVersion": format!("policy/{version}"), "kind": "PodDisruptionBudget", "metadata": {"name": "p"}});
+        let budget = |version: &str| json!({"apiVersion": format!("policy/{version}"), "kind": "PodDisruptionBudget", "metadata": {"name": "p", "namespace": "n"}});
         let found = decode_all(&[budget("v1beta1"), budget("v1")]);
         assert_eq!(found[1].object, Err(ApplyFailure::Duplicated));
     }

@@ -10,6 +10,8 @@ use fleet_api::placement::{
     AppliedResource, AppliedWorkInventory, AppliedWorkStatus, InventoryObjects, ManifestCondition,
     WorkResourceIdentifier, WorkStatus,
 };
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,14 +39,17 @@ pub struct Attempt {
     pub generation: i64,
     /// Digest of its spec.
     pub spec_digest: String,
+    /// When it was first made; none if an older release wrote it down.
+    pub at: Option<Timestamp>,
 }
 
 impl Inventory {
     /// Notes what this attempt may make. Whether that has to be written before the first change: an object that is
-    /// written down already is found again whatever happens, so the attempt alone can wait for the result.
+    /// written down already is found again whatever happens, so the attempt alone can wait for the result. That of another
+    /// Work cannot, for it says whose deletion is meant.
     pub fn intend(&mut self, attempt: &Attempt, manifests: &[Manifest]) -> bool {
+        let mut news = self.attempt.work_uid != attempt.work_uid;
         self.attempt = attempt.clone();
-        let mut news = false;
         for manifest in manifests.iter().filter(|manifest| manifest.object.is_ok()) {
             if let Some(key) = ObjectKey::of(&manifest.id) {
                 // Version and place may have moved.
@@ -61,12 +66,25 @@ impl Inventory {
         if manifests.iter().any(unreadable) {
             return Vec::new();
         }
+        self.unnamed(manifests)
+    }
+
+    /// Entries that no manifest names.
+    pub fn unnamed(&self, manifests: &[Manifest]) -> Vec<&WorkResourceIdentifier> {
         let named: BTreeSet<ObjectKey> = manifests
             .iter()
             .filter_map(|manifest| ObjectKey::of(&manifest.id))
             .collect();
         let left = self.entries.iter().filter(|(key, _)| !named.contains(key));
         left.map(|(_, id)| id).collect()
+    }
+
+    /// Manifests that name an object of the same namespace and name as one that is left over: it may be the very same
+    /// object, under another group or kind.
+    pub fn namesakes<'a>(left: &[WorkResourceIdentifier], manifests: &'a [Manifest]) -> Vec<&'a Manifest> {
+        let places: BTreeSet<(&str, &str)> = left.iter().map(|id| (&*id.namespace, &*id.name)).collect();
+        let same = |manifest: &&Manifest| places.contains(&(&*manifest.id.namespace, &*manifest.id.name));
+        manifests.iter().filter(same).collect()
     }
 
     /// Drops the entry of an object for which `confirmed` holds.
@@ -111,6 +129,7 @@ impl Inventory {
                 work_uid: stored.work_uid.clone(),
                 generation: stored.generation,
                 spec_digest: stored.spec_digest.clone(),
+                at: stored.recorded_at.as_ref().map(|time| time.0),
             },
             entries: keyed(intended.chain(applied)),
         })
@@ -137,6 +156,7 @@ impl Inventory {
             work_uid: self.attempt.work_uid.clone(),
             generation: self.attempt.generation,
             spec_digest: self.attempt.spec_digest.clone(),
+            recorded_at: self.attempt.at.map(Time),
             objects: objects.collect(),
         }
     }

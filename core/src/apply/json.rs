@@ -87,6 +87,16 @@ pub(crate) fn whole(float: f64) -> Option<i64> {
     (float.fract() == 0.0 && (-LIMIT..LIMIT).contains(&float)).then_some(float as i64)
 }
 
+/// Whether all of `part` is in `whole`.
+pub(super) fn is_part(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Object(part), Value::Object(whole)) => part
+            .iter()
+            .all(|(key, value)| whole.get(key).is_some_and(|other| is_part(value, other))),
+        _ => part == whole,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

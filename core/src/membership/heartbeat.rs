@@ -1,6 +1,6 @@
 //! When silence means that a member is lost, and what a change of the hub's leader does to that judgement.
 
-use fleet_api::cluster::AgentStatus;
+use fleet_api::cluster::{AgentStatus, AgentType, MemberCluster};
 use fleet_api::conditions::member_cluster::Healthy;
 use fleet_api::conditions::{Status, find, member_agent};
 use jiff::{SignedDuration, Timestamp};
@@ -18,6 +18,8 @@ pub struct Grace {
     /// When the previous leader last renewed its Lease. Without leader election: the newest heartbeat stored for any
     /// member, which is when somebody was last there to receive one.
     pub previous_renewed: Option<Timestamp>,
+    /// By how much the clock was put forward since the last heartbeat: time in which nobody was silent.
+    pub put_forward: SignedDuration,
 }
 
 impl Grace {
@@ -25,17 +27,51 @@ impl Grace {
     pub const NONE: Self = Self {
         leader_since: Timestamp::MIN,
         previous_renewed: None,
+        put_forward: SignedDuration::ZERO,
     };
+
+    /// For a member since whose last heartbeat the clock was put forward by `by`.
+    #[must_use]
+    pub fn put_forward(self, by: SignedDuration) -> Self {
+        Self {
+            put_forward: by,
+            ..self
+        }
+    }
 
     /// The instant after which a member with this last heartbeat is lost.
     pub fn lost_after(&self, last: Timestamp, limit: SignedDuration, period: SignedDuration) -> Timestamp {
-        let due = add(last, limit);
+        let due = add(last, limit.saturating_add(self.put_forward));
         let was_fresh = self.previous_renewed.is_some_and(|renewed| renewed <= due);
         if !was_fresh {
             return due;
         }
         due.max(add(self.leader_since, period + period / 10))
     }
+}
+
+/// How far ahead of the hub's clock a heartbeat's time may lie: replicas differ a little. Beyond that it was made by a clock
+/// that was wrong, and would hide a silence until the right one has caught up.
+pub const AHEAD: SignedDuration = SignedDuration::from_secs(30);
+
+/// Whether a heartbeat received at `new` replaces the stored time: it is later, or what is stored lies in the future.
+pub fn replaces(stored: Option<Timestamp>, new: Timestamp) -> bool {
+    stored.is_none_or(|stored| new > stored || is_ahead(stored, new))
+}
+
+/// Whether a time lies in the future, beyond what is tolerated.
+pub fn is_ahead(time: Timestamp, now: Timestamp) -> bool {
+    time > add(now, AHEAD)
+}
+
+/// The last heartbeat that a MemberCluster knows of; the end of time if none.
+pub fn last_of(mc: &MemberCluster) -> Timestamp {
+    let agent = mc
+        .status
+        .as_ref()
+        .and_then(|status| status.agent(&AgentType::MemberAgent));
+    let last = agent.and_then(|agent| agent.last_received_heartbeat.as_ref());
+    last.map_or(Timestamp::MAX, |last| last.0)
 }
 
 /// How long a member may be silent. At least two periods, so that one beat that is late by its own jitter is no loss,
@@ -152,6 +188,33 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_put_forward_makes_nobody_silent() {
+        let hour = SignedDuration::from_hours(1);
+        let settings = settings(Grace::NONE.put_forward(hour));
+        let judged = |now| health(Some(&agent(100, "True")), 15, &settings, at(now));
+        assert_eq!(judged(3700).state, Healthy::Healthy);
+        assert_eq!(
+            judged(3761).state,
+            Healthy::HeartbeatLost { last: at(100) },
+            "silence counts all the same"
+        );
+    }
+
+    #[test]
+    fn a_time_in_the_future_is_replaced_and_a_later_one_otherwise() {
+        for (stored, new, replaced) in [
+            (None, 100, true),
+            (Some(99), 100, true),
+            (Some(100), 100, false),
+            (Some(120), 100, false),
+            (Some(130), 100, false),
+            (Some(131), 100, true),
+        ] {
+            assert_eq!(replaces(stored.map(at), at(new)), replaced, "{stored:?} {new}");
+        }
+    }
+
+    #[test]
     fn a_threshold_below_the_period_does_not_make_a_cluster_flap() {
         let judged = health(Some(&agent(0, "True")), 60, &settings(Grace::NONE), at(63));
         assert_eq!(judged.state, Healthy::Healthy);
@@ -173,6 +236,7 @@ mod tests {
         let grace = Grace {
             leader_since: at(1000),
             previous_renewed: Some(at(100)),
+            ..Grace::NONE
         };
         let judged = |last, now| health(Some(&agent(last, "True")), 20, &settings(grace), at(now)).state;
         assert_eq!(judged(95, 1022), Healthy::Healthy, "fresh then, so it has until 1022");
@@ -191,7 +255,7 @@ mod tests {
         ) {
             let limit = SignedDuration::from_secs(60);
             let period = SignedDuration::from_secs(period);
-            let grace = Grace { leader_since: at(since), previous_renewed: renewed.map(at) };
+            let grace = Grace { leader_since: at(since), previous_renewed: renewed.map(at), ..Grace::NONE };
             let plain = Grace::NONE.lost_after(at(last), limit, period);
             let with = grace.lost_after(at(last), limit, period);
             prop_assert!(with >= plain);

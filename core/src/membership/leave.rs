@@ -6,7 +6,7 @@ use fleet_api::annotations::LEAVE_SINCE;
 use fleet_api::cluster::{ClusterState, InternalMemberCluster, InternalMemberClusterSpec, MemberCluster};
 use fleet_api::conditions::member_cluster::Joined;
 use fleet_api::events::MemberClusterEvent as Event;
-use fleet_api::{conditions, finalizers};
+use fleet_api::finalizers;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 
@@ -206,14 +206,6 @@ fn await_namespace(
 pub fn orphaned_namespace(namespace: &Namespace, wait: SignedDuration, now: Timestamp) -> Option<Plan> {
     let since = namespace.metadata.deletion_timestamp.as_ref()?.0;
     Some(await_namespace(namespace, since, false, wait, now))
-}
-
-/// Whether the MemberCluster's own status says that it has left at its current generation.
-pub fn shows_left(mc: &MemberCluster) -> bool {
-    let generation = mc.metadata.generation.unwrap_or_default();
-    mc.status
-        .as_ref()
-        .is_some_and(|s| conditions::is_false(&s.conditions, Joined::TYPE, generation))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! The hub's membership controller owns MemberCluster status. One exception: heartbeats that change nothing else are
 //! written to the MemberCluster first, so here the later heartbeat time wins.
 
-use fleet_api::cluster::{AgentStatus, AgentType, InternalMemberCluster, MemberCluster, MemberClusterStatus};
+use fleet_api::cluster::{AgentType, InternalMemberCluster, MemberCluster, MemberClusterStatus};
 use fleet_api::conditions::{self, Words as _, find, member_cluster};
 use fleet_api::events::MemberClusterEvent as Event;
 use jiff::{SignedDuration, Timestamp};
@@ -77,7 +77,7 @@ pub fn judge(
         if is_void(&status, imc, previous_imc_uid) {
             status.agent_status.clear();
         }
-        copy(&mut status, imc, generation);
+        copy(&mut status, imc, generation, now);
         let name = mc.metadata.name.as_deref().unwrap_or_default();
         let joined = agents::joined(name, &status.agent_status, settings.networking);
         look_again = first_word_until(&status, imc).filter(|until| now < *until);
@@ -128,7 +128,7 @@ fn first_word_until(status: &MemberClusterStatus, imc: &InternalMemberCluster) -
 }
 
 /// Copies what the InternalMemberCluster says. Without any agent's word everything stays as it is, whoever wrote it.
-fn copy(status: &mut MemberClusterStatus, imc: &InternalMemberCluster, generation: i64) {
+fn copy(status: &mut MemberClusterStatus, imc: &InternalMemberCluster, generation: i64, now: Timestamp) {
     let Some(reported) = imc.status.as_ref().filter(|s| !s.agent_status.is_empty()) else {
         return;
     };
@@ -138,7 +138,7 @@ fn copy(status: &mut MemberClusterStatus, imc: &InternalMemberCluster, generatio
         let known = status
             .agent(&agent.type_)
             .and_then(|a| a.last_received_heartbeat.clone());
-        agent.last_received_heartbeat = later(agent.last_received_heartbeat.take(), known);
+        agent.last_received_heartbeat = later(agent.last_received_heartbeat.take(), known, now);
     }
     status.agent_status = agents;
     status.resource_usage.clone_from(&reported.resource_usage);
@@ -170,24 +170,14 @@ fn put(list: &mut Vec<Condition>, source: &Condition, generation: i64) {
     }
 }
 
-fn later(a: Option<Time>, b: Option<Time>) -> Option<Time> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(if b.0 > a.0 { b } else { a }),
-        (a, b) => a.or(b),
-    }
-}
-
-/// Whether only heartbeat times differ, so that the write may be coalesced.
-pub fn only_heartbeats_differ(a: &MemberClusterStatus, b: &MemberClusterStatus) -> bool {
-    let silent = |status: &MemberClusterStatus| {
-        let mut status = status.clone();
-        status
-            .agent_status
-            .iter_mut()
-            .for_each(|agent: &mut AgentStatus| agent.last_received_heartbeat = None);
-        status
-    };
-    silent(a) == silent(b)
+/// The later of two heartbeats. One that lies in the future counts for nothing; if there is no other, silence begins now.
+fn later(a: Option<Time>, b: Option<Time>, now: Timestamp) -> Option<Time> {
+    let said = a.is_some() || b.is_some();
+    let known = [a, b].into_iter().flatten();
+    let newest = known
+        .filter(|time| !heartbeat::is_ahead(time.0, now))
+        .max_by_key(|time| time.0);
+    newest.or_else(|| said.then(|| Time(Timestamp::from_second(now.as_second()).unwrap_or(now))))
 }
 
 /// One Event for each condition that is new or has changed its status.

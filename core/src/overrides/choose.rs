@@ -12,11 +12,8 @@ use fleet_api::placement::{
 use fleet_api::raw::RawJson;
 
 use super::{BadRule, Cluster, rules};
-use crate::selection::ObjectId;
-use crate::work::envelope::{self, EnvelopeKind};
-
-/// What the hub's API says about the scope of a kind: true if it is cluster-scoped, none if it does not know the kind.
-pub type ClusterScoped<'a> = &'a dyn Fn(&ObjectId) -> Option<bool>;
+use crate::envelope::{self, EnvelopeKind};
+use crate::selection::{ClusterScoped, ObjectId};
 
 /// The objects of a snapshot group that an override can select.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,6 +83,16 @@ impl Candidates {
         }
     }
 
+    /// What ClusterResourceOverrides can be about.
+    pub fn cluster_wide(&self) -> impl Iterator<Item = &ObjectId> {
+        self.cluster_wide.iter()
+    }
+
+    /// What ResourceOverrides can be about.
+    pub fn namespaced(&self) -> impl Iterator<Item = &ObjectId> {
+        self.namespaced.iter()
+    }
+
     fn about_cluster_wide(&self, spec: &ClusterResourceOverrideSpec) -> bool {
         selected_cluster_wide(spec).any(|object| self.cluster_wide.contains(&object))
     }
@@ -93,6 +100,25 @@ impl Candidates {
     fn about_namespaced(&self, namespace: &str, spec: &ResourceOverrideSpec) -> bool {
         selected_in(namespace, spec).any(|object| self.namespaced.contains(&object))
     }
+}
+
+/// Where overrides find these resources, whatever is known of their kinds: the namespaces, and what is in none. No
+/// override is about a resource of a group that is not found under what it selects, or under its own namespace.
+pub fn found_under<'a>(resources: impl IntoIterator<Item = &'a RawJson>) -> BTreeSet<ObjectId> {
+    let mut found = BTreeSet::new();
+    for resource in resources {
+        let Ok(object) = ObjectId::of(resource) else { continue };
+        if EnvelopeKind::of(&object) == Some(EnvelopeKind::Cluster) {
+            let inner = envelope::inner(resource).unwrap_or_default();
+            let inner = inner.values().filter_map(|manifest| ObjectId::of(manifest).ok());
+            found.extend(inner.filter(|inner| inner.namespace.is_empty()));
+        } else if object.namespace.is_empty() {
+            found.insert(object);
+        } else {
+            found.insert(ObjectId::of_namespace(&object.namespace));
+        }
+    }
+    found
 }
 
 impl<'a> Chosen<'a> {
@@ -144,7 +170,7 @@ impl<'a> Chosen<'a> {
 }
 
 /// Whether an override is for this placement: it names it, or none at all.
-fn refers(reference: Option<&PlacementRef>, namespace: Option<&str>, placement: &PlacementKey) -> bool {
+pub fn refers(reference: Option<&PlacementRef>, namespace: Option<&str>, placement: &PlacementKey) -> bool {
     let Some(reference) = reference else { return true };
     let namespace = match reference.scope {
         PlacementScope::Cluster => None,
@@ -154,7 +180,7 @@ fn refers(reference: Option<&PlacementRef>, namespace: Option<&str>, placement: 
 }
 
 /// What a ClusterResourceOverride selects. Only group, version, kind and name count; the selection scope does not.
-pub(super) fn selected_cluster_wide(spec: &ClusterResourceOverrideSpec) -> impl Iterator<Item = ObjectId> {
+pub fn selected_cluster_wide(spec: &ClusterResourceOverrideSpec) -> impl Iterator<Item = ObjectId> {
     spec.cluster_resource_selectors.iter().map(|selector| ObjectId {
         group: selector.group.clone(),
         version: selector.version.clone(),
@@ -165,7 +191,7 @@ pub(super) fn selected_cluster_wide(spec: &ClusterResourceOverrideSpec) -> impl 
 }
 
 /// What a ResourceOverride of this namespace selects.
-pub(super) fn selected_in(namespace: &str, spec: &ResourceOverrideSpec) -> impl Iterator<Item = ObjectId> {
+pub fn selected_in(namespace: &str, spec: &ResourceOverrideSpec) -> impl Iterator<Item = ObjectId> {
     spec.resource_selectors.iter().map(move |selector| ObjectId {
         group: selector.group.clone(),
         version: selector.version.clone(),

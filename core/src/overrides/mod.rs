@@ -2,7 +2,7 @@
 //!
 //! Three decisions: when an override gets a new snapshot ([`snapshots`]), which snapshots a placement's binding to a
 //! cluster names ([`choose`]), and what they make of a manifest there ([`Overrides::apply`]). A manifest that no rule
-//! touches is never parsed.
+//! touches is never parsed, and none becomes another object.
 //!
 //! Order: cluster-wide overrides first, in the binding's order, then namespaced ones; within an override rule by rule.
 //! So the namespaced one wins over the cluster-wide, the later over the earlier.
@@ -13,6 +13,7 @@ mod rules;
 pub mod snapshots;
 #[cfg(test)]
 mod tests;
+mod unchanged;
 pub mod variables;
 
 use std::collections::BTreeMap;
@@ -56,6 +57,25 @@ impl Reach {
     }
 }
 
+/// Whether objects that grant rights may come out of a namespace. Nobody checks there that whoever wrote them has these
+/// rights: on the hub an envelope is only data, and an override only a patch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Rbac {
+    /// As any other kind.
+    #[default]
+    Allowed,
+    /// Neither in what is placed by ResourcePlacements or ResourceEnvelopes, nor changed by ResourceOverrides.
+    Forbidden,
+}
+
+impl Rbac {
+    /// Whether `object` may not come out of a namespace.
+    pub fn forbids(self, object: &ObjectId) -> bool {
+        let grants = ["rbac.authorization.k8s.io", "authorization.openshift.io"];
+        self == Self::Forbidden && grants.contains(&object.group.as_str())
+    }
+}
+
 /// An override snapshot with the rules that apply on one cluster.
 #[derive(Debug, Clone)]
 struct Prepared<'a> {
@@ -70,6 +90,7 @@ struct Prepared<'a> {
 pub struct Overrides<'a> {
     cluster: Cluster<'a>,
     prepared: Vec<Prepared<'a>>,
+    rbac: Rbac,
 }
 
 /// What became of a manifest.
@@ -85,7 +106,7 @@ pub enum Rendered {
 
 /// An override that does not fit the object it is about.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{} \"{snapshot}\" failed to apply on {object}: {cause}; in overrideRules[{rule}]", reach.snapshot_kind())]
+#[error("{} \"{snapshot}\" failed to apply on {object}: {cause}", reach.snapshot_kind())]
 pub struct Error {
     /// The kind of override.
     pub reach: Reach,
@@ -93,8 +114,6 @@ pub struct Error {
     pub snapshot: String,
     /// The object.
     pub object: Box<ObjectId>,
-    /// The rule's position in the override.
-    pub rule: usize,
     /// What is wrong.
     pub cause: String,
 }
@@ -105,7 +124,14 @@ impl<'a> Overrides<'a> {
         Self {
             cluster,
             prepared: Vec::new(),
+            rbac: Rbac::default(),
         }
+    }
+
+    /// The same, with this said about objects that grant rights.
+    #[must_use]
+    pub fn with(self, rbac: Rbac) -> Self {
+        Self { rbac, ..self }
     }
 
     /// The override snapshots that a binding names, in its order, each with its content.
@@ -135,14 +161,18 @@ impl<'a> Overrides<'a> {
                 &cluster,
             )?);
         }
-        Ok(Self { cluster, prepared })
+        Ok(Self {
+            cluster,
+            prepared,
+            rbac: Rbac::default(),
+        })
     }
 
     /// What `manifest` is on this cluster. `cluster_scoped` is what the hub's API knows about its kind; a kind that it
     /// does not know counts as namespaced.
     pub fn apply(&self, object: &ObjectId, cluster_scoped: bool, manifest: &RawJson) -> Result<Rendered, Error> {
         let namespace = ObjectId::of_namespace(&object.namespace);
-        let mut document: Option<Value> = None;
+        let (mut original, mut document) = (None::<Value>, None::<Value>);
         for prepared in &self.prepared {
             let about = match (prepared.reach, cluster_scoped) {
                 (Reach::Namespaced, true) => continue,
@@ -153,17 +183,24 @@ impl<'a> Overrides<'a> {
             if !prepared.selected.contains(about) {
                 continue;
             }
-            for (index, rule) in &prepared.rules {
+            for (_, rule) in &prepared.rules {
                 if rule.override_type == OverrideType::Delete {
                     // Whatever a later override would patch is not there any more.
                     return Ok(Rendered::Deleted);
                 }
-                let document = document.get_or_insert_with(|| manifest.to_value());
-                patched(document, &rule.json_patch_overrides, &self.cluster).map_err(|cause| Error {
+                let before = original.get_or_insert_with(|| manifest.to_value());
+                let document = document.get_or_insert_with(|| before.clone());
+                let allowed = if prepared.reach == Reach::Namespaced && self.rbac.forbids(object) {
+                    Err("this hub does not allow a ResourceOverride to change objects that grant rights".to_owned())
+                } else {
+                    Ok(())
+                };
+                let applied = allowed.and_then(|()| patched(document, &rule.json_patch_overrides, &self.cluster));
+                let applied = applied.and_then(|()| unchanged::check(before, document).map_err(ToOwned::to_owned));
+                applied.map_err(|cause| Error {
                     reach: prepared.reach,
                     snapshot: prepared.snapshot.into(),
                     object: Box::new(object.clone()),
-                    rule: *index,
                     cause,
                 })?;
             }

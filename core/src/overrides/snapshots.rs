@@ -47,7 +47,15 @@ pub fn hash(spec: &impl Serialize) -> serde_json::Result<Vec<u8>> {
 }
 
 /// What an override with this name and hash needs, given its snapshots.
-pub fn plan(name: &str, hash: &[u8], existing: &[Existing]) -> Result<Changes, NameTooLong> {
+///
+/// A name that a binding has, as `is_named` says, is not given again: the snapshot that it means was one of another override
+/// of this name, deleted since, and the binding must not take the new one for it before its turn has come.
+pub fn plan(
+    name: &str,
+    hash: &[u8],
+    existing: &[Existing],
+    is_named: impl Fn(&str) -> bool,
+) -> Result<Changes, NameTooLong> {
     let mut existing: Vec<&Existing> = existing.iter().collect();
     existing.sort_by(|a, b| (a.index, &a.name).cmp(&(b.index, &b.name)));
     let newest = existing.iter().rev().find(|snapshot| snapshot.index.is_some()).copied();
@@ -59,10 +67,14 @@ pub fn plan(name: &str, hash: &[u8], existing: &[Existing]) -> Result<Changes, N
             newest.name.clone()
         }
         _ => {
-            let index = newest.and_then(|newest| newest.index).map_or(0, |index| index + 1);
-            let name = names::override_snapshot(name, index)?;
-            changes.create = Some((name.clone(), index));
-            name
+            let mut index = newest.and_then(|newest| newest.index).map_or(0, |index| index + 1);
+            let mut own = names::override_snapshot(name, index)?;
+            while is_named(&own) {
+                index += 1;
+                own = names::override_snapshot(name, index)?;
+            }
+            changes.create = Some((own.clone(), index));
+            own
         }
     };
     let others = || existing.iter().filter(|snapshot| snapshot.name != current);
@@ -109,7 +121,11 @@ pub fn current<'a, T>(snapshots: impl IntoIterator<Item = (&'a ObjectMeta, T)>) 
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-    use super::*;
+    use super::{plan as plan_named, *};
+
+    fn plan(name: &str, hash: &[u8], existing: &[Existing]) -> Result<Changes, NameTooLong> {
+        plan_named(name, hash, existing, |_| false)
+    }
 
     fn snapshot(index: u64, labelled_latest: bool, hash: &str) -> Existing {
         Existing {
@@ -131,6 +147,16 @@ mod tests {
                 ..Changes::default()
             }
         );
+    }
+
+    /// Deleted and made again while a binding waits: what that binding names is gone, and nothing else has its name.
+    #[test]
+    fn a_name_that_a_binding_has_is_not_given_again() {
+        let named = |name: &str| ["cro-0", "cro-1"].contains(&name);
+        let changes = plan_named("cro", b"a", &[], named).unwrap();
+        assert_eq!(changes.create, Some(("cro-2".into(), 2)));
+        let changes = plan_named("cro", b"b", &[snapshot(2, true, "a")], named).unwrap();
+        assert_eq!(changes.create, Some(("cro-3".into(), 3)));
     }
 
     #[test]

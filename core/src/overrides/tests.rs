@@ -3,7 +3,7 @@
 use fleet_api::names::PlacementKey;
 use serde_json::json;
 
-use super::choose::{Candidates, Chosen, Lists};
+use super::choose::{Candidates, Chosen, Lists, found_under};
 use super::*;
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -167,7 +167,7 @@ fn what_is_deleted_is_not_patched_any_more() {
 }
 
 #[test]
-fn an_error_names_snapshot_object_and_rule() {
+fn an_error_names_snapshot_and_object() {
     let labels = labels(&[]);
     let cluster = Cluster {
         name: "c1",
@@ -180,14 +180,14 @@ fn an_error_names_snapshot_object_and_rule() {
     assert_eq!(
         rendered(&overrides, &namespace()).unwrap_err(),
         "ClusterResourceOverrideSnapshot \"cro-0\" failed to apply on Namespace \"app\": add operation does not apply: \
-         doc is missing path: \"/metadata/labels/x\": missing value; in overrideRules[0]"
+         doc is missing path: \"/metadata/labels/x\": missing value"
     );
     let narrow = ro(json!({ "resourceSelectors": web_selector(), "policy": everywhere(patch) }));
     let overrides = Overrides::new(cluster, [], [("app", "ro-0", &narrow)]).unwrap();
     assert_eq!(
         rendered(&overrides, &web()).unwrap_err(),
         "ResourceOverrideSnapshot \"ro-0\" failed to apply on Deployment \"web\" in namespace \"app\": add operation \
-         does not apply: doc is missing path: \"/metadata/labels/x\": missing value; in overrideRules[0]"
+         does not apply: doc is missing path: \"/metadata/labels/x\": missing value"
     );
 }
 
@@ -253,6 +253,34 @@ fn chosen(
         ros.iter().map(|(namespace, name, spec)| (*namespace, *name, spec)),
     );
     chosen.on(cluster).unwrap()
+}
+
+#[test]
+fn whatever_overrides_can_be_about_is_found_under_something() {
+    let envelope = |kind: &str, metadata: Value| {
+        let inner = json!({
+            "a": { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "inner", "namespace": "app" } },
+            "b": { "apiVersion": "rbac/v1", "kind": "ClusterRole", "metadata": { "name": "inner" } },
+        });
+        let version = "placement.kubernetes-fleet.io/v1beta1";
+        RawJson::from(json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "data": inner }))
+    };
+    let inside = envelope("ResourceEnvelope", json!({ "name": "env", "namespace": "app" }));
+    let wide = envelope("ClusterResourceEnvelope", json!({ "name": "env" }));
+    for resources in [vec![&namespace()], vec![&web()], vec![&inside], vec![&wide]] {
+        let found = found_under(resources.clone());
+        for known in [true, false] {
+            let scoped = |object: &ObjectId| is_cluster_scoped(object).filter(|_| known);
+            let candidates = Candidates::new(resources.clone(), &scoped);
+            // An object without namespace of a kind that nobody knows is in none that an override could be about.
+            let mut wide = candidates.cluster_wide().filter(|object| !object.name.is_empty());
+            assert!(wide.all(|object| found.contains(object)), "{candidates:?} {found:?}");
+            let mut narrow = candidates.namespaced().filter(|object| !object.namespace.is_empty());
+            let under = |object: &ObjectId| found.contains(&ObjectId::of_namespace(&object.namespace));
+            assert!(narrow.all(under), "{candidates:?} {found:?}");
+        }
+    }
+    assert_eq!(found_under([&wide]).len(), 1, "only what belongs into it");
 }
 
 #[test]
@@ -332,4 +360,71 @@ fn a_bad_rule_is_named() {
         "override snapshot cro-0: overrideRules[0] has an invalid label selector: \"Like\" is not a valid label \
          selector operator"
     );
+}
+
+#[test]
+fn a_patch_makes_no_other_object() {
+    let labels = labels(&[]);
+    let cluster = Cluster {
+        name: "c1",
+        labels: &labels,
+    };
+    let bind = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "me" },
+    });
+    for (patches, cause) in [
+        (
+            json!([{ "op": "replace", "path": "", "value": bind }]),
+            "cannot override typeMeta fields",
+        ),
+        (
+            json!([
+                { "op": "replace", "path": "/kind", "value": "DaemonSet" },
+                { "op": "replace", "path": "/spec/replicas", "value": 2 },
+            ]),
+            "cannot override typeMeta fields",
+        ),
+        (
+            json!([{ "op": "replace", "path": "/metadata/namespace", "value": "kube-system" }]),
+            "cannot override metadata fields except annotations and labels",
+        ),
+    ] {
+        let narrow = ro(json!({ "resourceSelectors": web_selector(), "policy": everywhere(patches) }));
+        let overrides = Overrides::new(cluster, [], [("app", "ro-0", &narrow)]).unwrap();
+        let error = rendered(&overrides, &web()).unwrap_err();
+        let begin = "ResourceOverrideSnapshot \"ro-0\" failed to apply on Deployment \"web\" in namespace \"app\": ";
+        assert!(error.starts_with(&format!("{begin}{cause}")), "{error}");
+    }
+}
+
+#[test]
+fn where_rights_are_not_a_tenants_matter_no_tenant_patches_them() {
+    let labels = labels(&[]);
+    let cluster = Cluster {
+        name: "c1",
+        labels: &labels,
+    };
+    let role = RawJson::from(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "r", "namespace": "app" },
+    }));
+    let patch = || everywhere(json!([{ "op": "add", "path": "/rules", "value": [] }]));
+    let selector = json!([{ "group": "rbac.authorization.k8s.io", "version": "v1", "kind": "Role", "name": "r" }]);
+    let wide = cro(json!({ "clusterResourceSelectors": namespace_selector("app"), "policy": patch() }));
+    let narrow = ro(json!({ "resourceSelectors": selector, "policy": patch() }));
+    for (overrides, rbac, applies) in [
+        (
+            Overrides::new(cluster, [], [("app", "ro-0", &narrow)]),
+            Rbac::Allowed,
+            true,
+        ),
+        (
+            Overrides::new(cluster, [], [("app", "ro-0", &narrow)]),
+            Rbac::Forbidden,
+            false,
+        ),
+        (Overrides::new(cluster, [("cro-0", &wide)], []), Rbac::Forbidden, true),
+    ] {
+        let result = rendered(&overrides.unwrap().with(rbac), &role);
+        assert_eq!(result.is_ok(), applies, "{result:?}");
+    }
 }

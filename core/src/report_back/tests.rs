@@ -148,7 +148,7 @@ fn selected(work: &Work) -> Vec<ResourceIdentifier> {
 #[test]
 fn what_the_member_says_of_selected_objects_is_reported() {
     let work = work();
-    let said = reports(&work, &selected(&work));
+    let said = reports(&work, &selected(&work), None);
     let expected = Report {
         object: ObjectId {
             group: "apps".into(),
@@ -173,7 +173,7 @@ fn what_is_not_applied_not_selected_or_from_an_envelope_is_not() {
     let silent = |what: &str, change: &dyn Fn(&mut Work, &mut Vec<ResourceIdentifier>)| {
         let (mut work, mut selected) = (full.clone(), selected.clone());
         change(&mut work, &mut selected);
-        assert_eq!(reports(&work, &selected), [], "{what}");
+        assert_eq!(reports(&work, &selected, None), [], "{what}");
     };
     silent("no status", &|work, _| work.status = None);
     silent("stale", &|work, _| work.metadata.generation = Some(3));
@@ -195,6 +195,51 @@ fn what_is_not_applied_not_selected_or_from_an_envelope_is_not() {
         let shown = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "status": "fine" });
         entry.back_reported_status.as_mut().unwrap().observed_status = Some((&shown).into());
     });
+}
+
+#[test]
+fn of_a_namespaced_placement_nothing_else_is_reported_whatever_its_status_lists() {
+    let work = work();
+    assert_eq!(reports(&work, &selected(&work), Some("app")).len(), 1);
+    assert_eq!(reports(&work, &selected(&work), Some("other")), []);
+}
+
+#[test]
+fn a_status_that_others_trust_is_never_written() {
+    let of = |group: &str, kind: &str| {
+        is_trusted(&ObjectId {
+            group: group.into(),
+            kind: kind.into(),
+            ..ObjectId::default()
+        })
+    };
+    for (group, kind) in [
+        ("", "ResourceQuota"),
+        ("", "Service"),
+        ("networking.k8s.io", "Ingress"),
+        ("policy", "PodDisruptionBudget"),
+        ("", "PersistentVolume"),
+        ("", "PersistentVolumeClaim"),
+        ("certificates.k8s.io", "CertificateSigningRequest"),
+        ("", "Node"),
+        ("", "Namespace"),
+        ("", "Pod"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "APIService"),
+        ("placement.kubernetes-fleet.io", "ResourceBinding"),
+        ("cluster.kubernetes-fleet.io", "MemberCluster"),
+        ("networking.fleet.azure.com", "ServiceExport"),
+        ("multicluster.x-k8s.io", "ClusterProfile"),
+    ] {
+        assert!(of(group, kind), "{group} {kind}");
+    }
+    for (group, kind) in [
+        ("apps", "Deployment"),
+        ("example.com", "Service"),
+        ("notkubernetes-fleet.io", "X"),
+    ] {
+        assert!(!of(group, kind), "{group} {kind}");
+    }
 }
 
 #[test]

@@ -2,11 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use super::{Counts, Member, Readiness, State, World};
 
 /// Clusters named in a message; a rollout to a thousand clusters must not make a message of a thousand names.
 const NAMED_MAX: usize = 3;
+
+/// How long a text names clusters of before, for each binding that waits: with a hundred of them, each of which would be
+/// told of each cluster that becomes available, there would be thousands of writes.
+const RENEW_EACH: Duration = Duration::from_millis(500);
+/// The same for a few.
+const RENEW_MIN: Duration = Duration::from_secs(2);
+
+/// How long after the last texts newer ones may be written to so many bindings that wait.
+pub fn renew_after(waiting: usize) -> Duration {
+    let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+    RENEW_EACH.saturating_mul(waiting).max(RENEW_MIN)
+}
 
 /// Why a binding does not move.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +49,8 @@ impl Blocked {
 
     /// Whether both tell a user the same story, though perhaps with other names in it.
     ///
-    /// A held binding is written when it becomes held or when the kind of reason changes, not each time that one of the
-    /// clusters it waits for becomes available: with a hundred clusters that would be thousands of writes.
+    /// A held binding is written when it becomes held or when the kind of reason changes; for other names in the same
+    /// story there is time ([`renew_after`]).
     pub fn same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

@@ -5,8 +5,8 @@
 //! was carried out only in part does no harm.
 //!
 //! ```text
-//! Scheduled ──Bind (maxSurge)──► Bound ──Update (maxUnavailable; free when not ready)──► Bound
-//!                                Unscheduled ──Remove (maxUnavailable; free when not ready)──► deleted
+//! Scheduled ──Bind (maxSurge)──► Bound ──Update (maxUnavailable; free when not serving)──► Bound
+//!                                Unscheduled ──Remove (maxUnavailable; free when not serving)──► deleted
 //! ```
 //!
 //! Edits of the apply strategy reach every binding at once, beside the budget; those of `reportBackStrategy` and
@@ -25,9 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub use blocked::{Blocked, Waiting};
+pub use blocked::{Blocked, Waiting, renew_after};
 pub use budget::{Amount, Budget, Target};
-pub use observe::{Goal, apply_strategy};
+pub use observe::{Goal, apply_strategy, is_started};
 pub use readiness::{Readiness, readiness};
 
 /// Everything that a rolling update is decided from.
@@ -120,7 +120,7 @@ pub enum Action {
 /// What a change costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// An available cluster: it was taken from the budget.
+    /// A cluster that is available or may be: it was taken from the budget.
     Available,
     /// The cluster is not available anyway.
     Nothing,
@@ -171,8 +171,8 @@ pub struct Counts {
 /// # Guarantees
 ///
 /// Carrying out the plan, wholly or in part, takes at most `maxUnavailable` of the clusters that have to be kept, and
-/// leads to at most `maxSurge` clusters beyond the target that hold the resources. Clusters that are not available may
-/// always be updated or left: that costs nobody anything.
+/// leads to at most `maxSurge` clusters beyond the target that hold the resources. Clusters that are known not to serve
+/// may always be updated or left: that costs nobody anything. One that may serve, though nobody can tell yet, costs.
 pub fn plan(world: &World<'_>) -> Plan {
     let mut members: Vec<&Member> = world.members.iter().collect();
     members.sort_by(|a, b| a.binding.cmp(&b.binding));
@@ -200,9 +200,7 @@ pub fn plan(world: &World<'_>) -> Plan {
         }
         plan.look_again = next_look(&plan, &members);
     }
-    // A Scheduled one gets it with its first resources.
-    let placed = members.iter().filter(|m| m.state != State::Scheduled && !m.deleting);
-    for member in placed.filter(|m| m.strategy_differs) {
+    for member in members.iter().filter(|m| m.strategy_differs && !m.deleting) {
         plan.push_strategy(member);
     }
     plan
@@ -240,6 +238,8 @@ impl Plan {
                 ..
             }) => {}
             Some(step) => step.push_strategy = true,
+            // A Scheduled one that nothing holds gets it with its first resources.
+            None if member.state == State::Scheduled => {}
             None => self.add(member, Action::PushStrategy),
         }
     }

@@ -123,6 +123,14 @@ fn content(spec: &BindingSpec, goal: &Goal<'_>) -> Content {
     }
 }
 
+/// Whether the rollout of a Bound binding has started: it names what it should. Told from stored objects alone, so that
+/// every process says the same of the same objects.
+pub fn is_started(spec: &BindingSpec, goal: &Goal<'_>) -> bool {
+    spec.state == BindingState::Bound
+        && content(spec, goal) == Content::Current
+        && spec.apply_strategy.as_ref() == Some(goal.apply_strategy)
+}
+
 impl Blocked {
     /// The condition that says it.
     pub fn state(&self) -> Detailed<RolloutStarted> {

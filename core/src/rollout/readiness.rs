@@ -13,7 +13,8 @@ use fleet_api::conditions::{self, Status, Words as _};
 pub enum Readiness {
     /// It has the resources, and they work.
     Ready,
-    /// It has the resources, nobody can tell whether they work, and they have not been there for long enough.
+    /// It has the resources, nobody can tell whether they work, and they have not been there for long enough. They may
+    /// serve already, so a change is not free; they may not, so it does not count as available.
     Settling {
         /// When they will have been.
         until: Timestamp,
@@ -45,7 +46,7 @@ impl Readiness {
     ///
     /// Not a matter of why it is not ready: a fix for a bad image must get through to where the image is bad.
     pub fn is_free(&self) -> bool {
-        !matches!(self, Self::Ready | Self::Unsure)
+        !matches!(self, Self::Ready | Self::Settling { .. } | Self::Unsure)
     }
 
     /// Whether it is, or may become, one of the clusters that hold the resources.
@@ -199,7 +200,9 @@ mod tests {
     fn what_cannot_be_tracked_is_ready_after_the_period() {
         let lines = ["Available True@2 NotAllWorkAreAvailabilityTrackable"];
         let until = Timestamp::from_second(1060).expect("a time");
-        assert_eq!(at(&lines, false, 60, 1035).0, Readiness::Settling { until });
+        let settling = at(&lines, false, 60, 1035).0;
+        assert_eq!(settling, Readiness::Settling { until });
+        assert!(!settling.is_ready() && !settling.is_free() && settling.can_be_ready());
         assert_eq!(at(&lines, false, 60, 1060).0, Readiness::Ready);
         assert_eq!(at(&lines, false, 0, 1000).0, Readiness::Ready);
     }

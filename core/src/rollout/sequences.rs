@@ -1,7 +1,8 @@
 //! Many plans in a row: whatever happens in whatever order, the budget holds, and in the end everything has settled.
 //!
-//! The toy fleet knows which clusters work, as last reported, and whether the hub's word on them is fresh. Reports,
-//! writes, crashes and the scheduler come in any order. The law is checked on what works.
+//! The toy fleet knows which clusters work, as last reported, and whether the hub's word on them is fresh. On some
+//! clusters nobody can tell whether the resources work until time has passed; they work all the same. Reports, writes,
+//! crashes, time and the scheduler come in any order. The law is checked on what works.
 
 use proptest::prelude::*;
 
@@ -24,6 +25,8 @@ enum Event {
     Touch,
     /// A deleting binding is gone.
     Gone(usize),
+    /// `unavailablePeriodSeconds` is over for whoever waits for it.
+    Time,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -34,6 +37,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..CLUSTERS, 0..CLUSTERS).prop_map(|(a, b)| Event::Swap(a, b)),
         1 => Just(Event::Touch),
         2 => (0..CLUSTERS).prop_map(Event::Gone),
+        2 => Just(Event::Time),
     ]
 }
 
@@ -43,6 +47,8 @@ struct Toy {
     version: u32,
     /// Whether what is on the cluster works.
     works: bool,
+    /// Whether nobody can tell that but by waiting.
+    untrackable: bool,
     /// Whether the rollout has said of the binding as it is that it has started, or waits. Nobody tells of one before.
     spoken: bool,
 }
@@ -78,6 +84,7 @@ impl Fleet {
             member,
             version: 0,
             works: false,
+            untrackable: cluster.is_multiple_of(2),
             spoken: false,
         });
     }
@@ -156,6 +163,7 @@ impl Fleet {
                 self.toys.retain(|t| Some(&t.member.binding) != gone.as_ref());
             }
             Event::Swap(from, to) => self.swap(from, to),
+            Event::Time => self.toys.iter_mut().for_each(Toy::settle),
         }
     }
 
@@ -200,13 +208,21 @@ impl Toy {
             return;
         }
         self.works = works;
-        self.member.readiness = if works {
-            Readiness::Ready
-        } else {
-            Readiness::InProgress {
+        self.member.readiness = match (works, self.untrackable) {
+            (true, false) => Readiness::Ready,
+            // Saying it again starts no new period.
+            (true, true) if self.member.readiness.is_ready() => Readiness::Ready,
+            (true, true) => Readiness::Settling { until: Timestamp::MAX },
+            (false, _) => Readiness::InProgress {
                 reason: "NotAllWorkAreAvailable".into(),
-            }
+            },
         };
+    }
+
+    fn settle(&mut self) {
+        if matches!(self.member.readiness, Readiness::Settling { .. }) {
+            self.member.readiness = Readiness::Ready;
+        }
     }
 
     fn touch(&mut self) {
@@ -216,7 +232,7 @@ impl Toy {
     }
 
     fn stale(&mut self) {
-        if self.member.readiness.is_ready() {
+        if matches!(self.member.readiness, Readiness::Ready | Readiness::Settling { .. }) {
             self.member.readiness = Readiness::Unsure;
         } else if self.member.readiness != Readiness::Unsure {
             self.member.readiness = Readiness::Unheard;
@@ -273,6 +289,10 @@ proptest! {
             fleet.roll(usize::MAX);
             (0..CLUSTERS * 2).for_each(|i| fleet.on(i, |toy| toy.report(true)));
             fleet.toys.retain(|t| !t.member.deleting);
+            // Nobody looks at the clock unless the plan asked for it.
+            if fleet.plan().look_again.is_some() {
+                fleet.happen(&Event::Time);
+            }
         }
         prop_assert_eq!(fleet.plan().steps, BTreeMap::new());
         prop_assert_eq!(fleet.toys.len(), wanted as usize);

@@ -1,6 +1,9 @@
 //! The worked examples of the specification, and the rules one by one.
 
+use fleet_api::placement::{BindingSpec, BindingState};
+
 use super::*;
+use crate::overrides::choose::Lists;
 
 impl Member {
     pub(super) fn new(cluster: &str, state: State) -> Self {
@@ -436,18 +439,19 @@ fn an_apply_strategy_reaches_every_binding_beside_the_budget() {
         Member::leaving("c"),
         Member::bound("d").deleting(),
         Member::leaving("e").failed(),
+        Member::scheduled("f"),
     ]
     .into_iter()
     .map(|m| m.as_(|m| m.strategy_differs = true))
     .collect();
     let plan = planned(pick_n(4), &strategy, &members);
-    assert_eq!(verbs(&plan), "a hold, b push, c keep, e remove");
+    assert_eq!(verbs(&plan), "a hold, b push, c keep, e remove, f hold");
     let pushed: Vec<_> = plan
         .steps
         .values()
         .filter(|s| s.push_strategy || s.action == Action::PushStrategy)
         .collect();
-    assert_eq!(pushed.len(), 3);
+    assert_eq!(pushed.len(), 4);
     // Without a snapshot too.
     let plan = plan_without_snapshot(&members);
     assert_eq!(verbs(&plan), "a push, b push, c push, e push");
@@ -514,4 +518,44 @@ fn external_restamps_only_what_had_been_started() {
     ];
     assert_eq!(restamp_external(&members, |_| true), ["crp-a-0a1b2c3d"]);
     assert!(restamp_external(&members, |_| false).is_empty());
+}
+
+#[test]
+fn a_bound_binding_that_names_what_it_should_has_started() {
+    let (lists, strategy) = (Lists::default(), apply_strategy(None));
+    let goal = |snapshot| Goal {
+        snapshot: Some(snapshot),
+        overrides: Ok(&lists),
+        apply_strategy: &strategy,
+        cluster_exists: true,
+    };
+    let spec = BindingSpec {
+        state: BindingState::Bound,
+        resource_snapshot_name: "crp-1-snapshot".to_owned(),
+        apply_strategy: Some(strategy.clone()),
+        ..BindingSpec::default()
+    };
+    assert!(is_started(&spec, &goal("crp-1-snapshot")));
+    assert!(
+        !is_started(&spec, &goal("crp-2-snapshot")),
+        "it waits for the newer one"
+    );
+    let unknown = Goal {
+        overrides: Err("a rule is invalid"),
+        ..goal("crp-1-snapshot")
+    };
+    assert!(!is_started(&spec, &unknown));
+    let leaving = BindingSpec {
+        state: BindingState::Unscheduled,
+        ..spec.clone()
+    };
+    assert!(!is_started(&leaving, &goal("crp-1-snapshot")));
+    let other_strategy = BindingSpec {
+        apply_strategy: None,
+        ..spec
+    };
+    assert!(
+        !is_started(&other_strategy, &goal("crp-1-snapshot")),
+        "the strategy is on its way, and makes another generation"
+    );
 }

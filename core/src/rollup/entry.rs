@@ -48,21 +48,33 @@ impl Entry {
     }
 }
 
-/// The bindings that count, by cluster: those of the latest policy snapshot that are not being deleted. Of several for
-/// one cluster the one with the greatest name counts.
+/// The bindings that count, by cluster: see [`latest_by_cluster`].
 pub fn bindings_by_cluster<'a>(
     policy_snapshot: &str,
     bindings: impl IntoIterator<Item = (&'a ObjectMeta, BindingView<'a>)>,
 ) -> BTreeMap<&'a str, BindingView<'a>> {
-    let mut found: BTreeMap<&str, (&str, BindingView<'_>)> = BTreeMap::new();
-    for (metadata, binding) in bindings {
+    let bindings = bindings.into_iter();
+    latest_by_cluster(
+        policy_snapshot,
+        bindings.map(|(metadata, view)| (metadata, view.spec, view)),
+    )
+}
+
+/// The bindings that count, by cluster: those of the latest policy snapshot that are not being deleted. Of several for
+/// one cluster the one with the greatest name counts.
+pub fn latest_by_cluster<'a, B>(
+    policy_snapshot: &str,
+    bindings: impl IntoIterator<Item = (&'a ObjectMeta, &'a BindingSpec, B)>,
+) -> BTreeMap<&'a str, B> {
+    let mut found: BTreeMap<&str, (&str, B)> = BTreeMap::new();
+    for (metadata, spec, binding) in bindings {
         let (cluster, name) = (
-            binding.spec.target_cluster.as_str(),
+            spec.target_cluster.as_str(),
             metadata.name.as_deref().unwrap_or_default(),
         );
         let counts = metadata.deletion_timestamp.is_none()
             && !cluster.is_empty()
-            && binding.spec.scheduling_policy_snapshot_name == policy_snapshot;
+            && spec.scheduling_policy_snapshot_name == policy_snapshot;
         if counts && found.get(cluster).is_none_or(|(known, _)| *known < name) {
             found.insert(cluster, (name, binding));
         }

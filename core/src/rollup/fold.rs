@@ -21,6 +21,31 @@ pub struct Counts {
     undecided: BTreeSet<(usize, String)>,
 }
 
+/// What one cluster adds to the sum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) cluster: String,
+    reached: Vec<(Step, Status)>,
+    overridden: bool,
+    index: String,
+}
+
+impl Share {
+    pub(super) fn of(entry: &Entry) -> Self {
+        Self {
+            cluster: entry.status.cluster_name.clone(),
+            reached: entry.reached.clone(),
+            overridden: entry.is_overridden(),
+            index: entry.status.observed_resource_index.clone(),
+        }
+    }
+
+    fn is_undecided(&self) -> bool {
+        let started = self.reached.iter().find(|(step, _)| *step == Step::RolloutStarted);
+        started.is_none_or(|(_, status)| *status == Status::Unknown)
+    }
+}
+
 impl Counts {
     /// How many clusters were added.
     pub fn clusters(&self) -> usize {
@@ -29,29 +54,34 @@ impl Counts {
 
     /// Adds a cluster's part; `position` is its place among the selected decisions.
     pub fn add(&mut self, position: usize, entry: &Entry) {
-        self.clusters += 1;
-        for reached in &entry.reached {
-            *self.by_step.entry(*reached).or_default() += 1;
-        }
-        self.overridden += usize::from(entry.is_overridden());
-        *self
-            .indexes
-            .entry(entry.status.observed_resource_index.clone())
-            .or_default() += 1;
-        if is_undecided(entry) {
-            self.undecided.insert((position, entry.status.cluster_name.clone()));
-        }
+        self.add_share(position, &Share::of(entry));
     }
 
     /// Takes back a part that was added with the same position.
     pub fn remove(&mut self, position: usize, entry: &Entry) {
+        self.remove_share(position, &Share::of(entry));
+    }
+
+    pub(super) fn add_share(&mut self, position: usize, share: &Share) {
+        self.clusters += 1;
+        for reached in &share.reached {
+            *self.by_step.entry(*reached).or_default() += 1;
+        }
+        self.overridden += usize::from(share.overridden);
+        *self.indexes.entry(share.index.clone()).or_default() += 1;
+        if share.is_undecided() {
+            self.undecided.insert((position, share.cluster.clone()));
+        }
+    }
+
+    pub(super) fn remove_share(&mut self, position: usize, share: &Share) {
         self.clusters = self.clusters.saturating_sub(1);
-        for reached in &entry.reached {
+        for reached in &share.reached {
             take(&mut self.by_step, reached);
         }
-        self.overridden = self.overridden.saturating_sub(usize::from(entry.is_overridden()));
-        take(&mut self.indexes, &entry.status.observed_resource_index);
-        self.undecided.remove(&(position, entry.status.cluster_name.clone()));
+        self.overridden = self.overridden.saturating_sub(usize::from(share.overridden));
+        take(&mut self.indexes, &share.index);
+        self.undecided.remove(&(position, share.cluster.clone()));
     }
 
     fn of(&self, step: Step, status: Status) -> usize {
@@ -67,11 +97,6 @@ fn take<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
             counts.remove(key);
         }
     }
-}
-
-fn is_undecided(entry: &Entry) -> bool {
-    let started = entry.reached.iter().find(|(step, _)| *step == Step::RolloutStarted);
-    started.is_none_or(|(_, status)| *status == Status::Unknown)
 }
 
 /// What an external rollout looks like across the clusters.
@@ -132,9 +157,7 @@ fn write(context: &Context<'_>, counts: &Counts, list: &mut Vec<Condition>) -> V
     if context.external {
         let state = match external(counts) {
             External::Mixed => Some(RolloutStarted::ExternalMixed),
-            External::None => Some(RolloutStarted::ExternalNone {
-                run_kind: context.scope,
-            }),
+            External::None => Some(RolloutStarted::ExternalNone),
             External::Undecided { cluster, .. } => Some(RolloutStarted::ExternalUndecided {
                 cluster: cluster.into(),
             }),

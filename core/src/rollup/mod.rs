@@ -1,11 +1,12 @@
 //! Status roll-up: what a placement says about itself, from its policy snapshot and bindings.
 //!
 //! [`entry`] makes one cluster's part, [`Counts`] adds parts up, [`conditions`] turns the sum into the placement's own
-//! conditions. The shell keeps entries and counts and replaces one entry per binding event; [`roll_up`] does the same from
-//! scratch, and both give the same.
+//! conditions. [`Rollup`] keeps what was found out about each cluster and their counts, and makes the parts anew of which
+//! something has changed; [`roll_up`] starts from nothing, and both give the same.
 
 mod entry;
 mod fold;
+mod kept;
 mod mirror;
 mod pace;
 mod standing;
@@ -24,8 +25,10 @@ use fleet_api::placement::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-pub use entry::{BindingView, Entry, bindings_by_cluster, entry, unplaced};
+pub use entry::{BindingView, Entry, bindings_by_cluster, entry, latest_by_cluster, unplaced};
+use fold::Share;
 pub use fold::{Counts, External, conditions, external};
+pub use kept::{Origin, Rolled, Rollup};
 pub use mirror::{mirrored, recorded_namespace, target_namespace};
 pub use pace::{Due, Pace};
 pub use standing::{Standing, standing};
@@ -129,8 +132,16 @@ pub struct World<'a> {
     pub previous: &'a PlacementStatus,
 }
 
-/// The placement's status. Compare it with the previous one before writing.
+/// The placement's status, from scratch. Compare it with the previous one before writing.
 pub fn roll_up(world: &World<'_>) -> PlacementStatus {
+    Rollup::<()>::default()
+        .look(world, Origin::Other, |_| None)
+        .into_status()
+}
+
+/// What can be said before any cluster is looked at, and the policy by which they were picked. None while the scheduler has
+/// not spoken: then that is all.
+fn begin<'a>(world: &World<'a>) -> (PlacementStatus, Option<PolicyView<'a>>) {
     let context = &world.context;
     let mut status = PlacementStatus {
         selected_resources: world.selected.to_vec(),
@@ -139,14 +150,14 @@ pub fn roll_up(world: &World<'_>) -> PlacementStatus {
         conditions: world.previous.conditions.clone(),
         other: world.previous.other.clone(),
     };
-    let Some((policy, verdict)) = world
+    let spoken = world
         .policy
-        .and_then(|policy| Some((policy, policy.verdict(context.generation)?)))
-    else {
+        .and_then(|policy| Some((policy, policy.verdict(context.generation)?)));
+    let Some((policy, verdict)) = spoken else {
         let pending = context.scope.state(&Scheduled::Pending);
         conditions::set(&mut status.conditions, &pending, context.generation, context.now);
         // The other conditions stay: they speak of an older generation, and say so.
-        return status;
+        return (status, None);
     };
     let scheduled = Step::Scheduled.on_placement(context.scope);
     conditions::mirror(
@@ -156,26 +167,7 @@ pub fn roll_up(world: &World<'_>) -> PlacementStatus {
         context.generation,
         context.now,
     );
-
-    let previous = previous_entries(world.previous);
-    let selected: Vec<_> = policy.decisions().iter().filter(|decision| decision.selected).collect();
-    let mut counts = Counts::default();
-    for (position, decision) in selected.iter().enumerate() {
-        let name = decision.cluster_name.as_str();
-        let entry = entry(context, decision, world.bindings.get(name), previous.get(name).copied());
-        counts.add(position, &entry);
-        status.placement_statuses.push(entry.status);
-    }
-    let unselected = policy
-        .decisions()
-        .iter()
-        .filter(|decision| !decision.selected)
-        .take(policy.missing());
-    status
-        .placement_statuses
-        .extend(unplaced(context, unselected, &world.previous.placement_statuses));
-    finish(context, &counts, world, &mut status);
-    status
+    (status, Some(policy))
 }
 
 /// Placement-level fields and conditions, from the sum of the entries.

@@ -1,5 +1,7 @@
 //! Placement statuses, whole and by difference.
 
+mod difference;
+
 use fleet_api::placement::{BindingSpec, BindingStatus};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -649,8 +651,8 @@ fn an_external_rollout_shows_what_the_clusters_agree_on() {
         line(&fleet),
         (
             "ResourcePlacementRolloutStarted=Unknown RolloutControlledByExternalController: Rollout is controlled by an \
-             external controller and no resource snapshot name is observed across clusters. To determine rollout status, \
-             check the StagedUpdateRun resources with spec.placementName matching this placement"
+             external controller and no resource snapshot name is observed across clusters, probably rollout has \
+             not started yet"
                 .to_owned(),
             String::new(),
             0

@@ -33,6 +33,6 @@ pub use decisions::{DECISIONS_MAX, UNSELECTED_MAX};
 pub use plan::{Create, Patch, Plan, Problem, Unschedule};
 pub use property::{BadName, Property, RESOURCE_PREFIX, Usage};
 pub use selector::{BadSelector, Selector};
-pub use trigger::{binding_wakes, placement_wakes, snapshot_wakes};
+pub use trigger::{binding_wakes, snapshot_wakes};
 pub use wake::{Change, Interest, Watchers};
 pub use world::{Binding, Cluster, Namespaces, Placement, Settings, Snapshot, World};

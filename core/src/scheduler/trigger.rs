@@ -15,12 +15,6 @@ pub fn snapshot_wakes(before: Option<&ObjectMeta>, after: &ObjectMeta) -> bool {
     differs(annotations::NUMBER_OF_CLUSTERS) || differs(annotations::PLACEMENT_GENERATION) || !is_latest(before)
 }
 
-/// Whether an event of a placement asks for its bindings to be removed. One that is already being deleted when it is
-/// seen for the first time counts: nobody may have acted on it before a restart.
-pub fn placement_wakes(before: Option<&ObjectMeta>, after: &ObjectMeta) -> bool {
-    deletion_begins(before, after, finalizers::SCHEDULER)
-}
-
 /// Whether an event of a binding asks for a decision about its placement: only the beginning of its deletion does.
 pub fn binding_wakes(before: Option<&ObjectMeta>, after: &ObjectMeta) -> bool {
     deletion_begins(before, after, finalizers::SCHEDULER_BINDING)
@@ -107,12 +101,10 @@ mod tests {
             finalizers: None,
             ..deleting.clone()
         };
-        for wakes in [placement_wakes, binding_wakes] {
-            assert!(wakes(Some(&live), &deleting));
-            assert!(wakes(None, &deleting));
-            assert!(!wakes(Some(&deleting), &deleting));
-            assert!(!wakes(None, &live) && !wakes(Some(&live), &live));
-            assert!(!wakes(Some(&live), &released), "nothing is left to do for us");
-        }
+        assert!(binding_wakes(Some(&live), &deleting));
+        assert!(binding_wakes(None, &deleting));
+        assert!(!binding_wakes(Some(&deleting), &deleting));
+        assert!(!binding_wakes(None, &live) && !binding_wakes(Some(&live), &live));
+        assert!(!binding_wakes(Some(&live), &released), "nothing is left to do for us");
     }
 }

@@ -155,12 +155,6 @@ fn is_version(text: &str) -> bool {
     text.starts_with("v1") && !text.contains('.')
 }
 
-/// The names in `--skipped-propagating-namespaces`, separated by `,` or `;`.
-pub fn parse_namespaces(text: &str) -> Vec<String> {
-    let names = text.split([',', ';']).map(str::trim).filter(|name| !name.is_empty());
-    names.map(Into::into).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,10 +209,5 @@ mod tests {
         let apis = Apis::new("", "apps/v1/Deployment; v1/Pod").unwrap();
         assert!(apis.is_enabled("apps", "v1", "Deployment") && apis.is_enabled("", "v1", "Pod"));
         assert!(!apis.is_enabled("", "v1", "Namespace"));
-    }
-
-    #[test]
-    fn namespaces_come_with_either_separator() {
-        assert_eq!(parse_namespaces("a, b;c;"), ["a", "b", "c"]);
     }
 }

@@ -18,3 +18,6 @@ pub use interest::Interests;
 pub use order::sort;
 pub use select::{Error, Hub, KindInfo, Object, Rules, is_forbidden, is_never_selected, select, services, touches};
 pub use strip::stored;
+
+/// What the hub's API says about the scope of a kind: true if it is cluster-scoped, none if it does not know the kind.
+pub type ClusterScoped<'a> = &'a dyn Fn(&ObjectId) -> Option<bool>;

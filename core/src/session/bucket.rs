@@ -1,13 +1,15 @@
-//! A token bucket without a clock: how much one session may send.
+//! A token bucket without a clock: how much of something one member may use.
 
 use jiff::{SignedDuration, Timestamp};
 
 /// Fills at a rate up to a burst; taking too much says how long to wait.
 #[derive(Debug, Clone)]
 pub struct Bucket {
-    per_second: u64,
+    /// So much in `every` seconds.
+    rate: u64,
+    every: u64,
     burst: u64,
-    /// In billionths, so that nothing is lost between close calls.
+    /// In billionths of a second's share, so that nothing is lost between close calls.
     level: u128,
     at: Timestamp,
 }
@@ -17,32 +19,65 @@ const NANO: u128 = 1_000_000_000;
 impl Bucket {
     /// A full bucket.
     pub fn new(per_second: u32, burst: u32, now: Timestamp) -> Self {
-        Self {
-            per_second: u64::from(per_second.max(1)),
+        Self::filling(per_second, 1, burst, now)
+    }
+
+    /// A full bucket that fills by the minute.
+    pub fn per_minute(rate: u32, burst: u32, now: Timestamp) -> Self {
+        Self::filling(rate, 60, burst, now)
+    }
+
+    fn filling(rate: u32, every: u64, burst: u32, now: Timestamp) -> Self {
+        let mut new = Self {
+            rate: u64::from(rate.max(1)),
+            every,
             burst: u64::from(burst.max(1)),
-            level: u128::from(burst.max(1)) * NANO,
+            level: 0,
             at: now,
-        }
+        };
+        new.level = new.full();
+        new
     }
 
     /// Takes `cost`, or says how long to wait for it. A cost beyond the burst waits for a full bucket and is then let
     /// through, since it would otherwise never be.
     pub fn take(&mut self, cost: u32, now: Timestamp) -> Result<(), SignedDuration> {
+        let wait = self.wait(cost, now);
+        if wait.is_positive() {
+            return Err(wait);
+        }
+        self.level -= self.needed(cost);
+        Ok(())
+    }
+
+    /// How long to wait for `cost`; zero if it is there.
+    pub fn wait(&mut self, cost: u32, now: Timestamp) -> SignedDuration {
         // A clock that was set back adds nothing and takes nothing away.
         let passed = u128::try_from(now.duration_since(self.at).as_nanos()).unwrap_or(0);
         self.at = self.at.max(now);
-        let full = u128::from(self.burst) * NANO;
-        self.level = self
-            .level
-            .saturating_add(passed.saturating_mul(u128::from(self.per_second)))
-            .min(full);
-        let needed = (u128::from(cost) * NANO).min(full);
-        if self.level >= needed {
-            self.level -= needed;
-            return Ok(());
-        }
-        let wait = (needed - self.level).div_ceil(u128::from(self.per_second));
-        Err(SignedDuration::from_nanos(i64::try_from(wait).unwrap_or(i64::MAX)))
+        let filled = self.level.saturating_add(passed.saturating_mul(u128::from(self.rate)));
+        self.level = filled.min(self.full());
+        let missing = self.needed(cost).saturating_sub(self.level);
+        let wait = missing.div_ceil(u128::from(self.rate));
+        SignedDuration::from_nanos(i64::try_from(wait).unwrap_or(i64::MAX))
+    }
+
+    /// Whether nothing has been taken for so long that a new bucket would be the same.
+    pub fn is_full(&mut self, now: Timestamp) -> bool {
+        self.wait(0, now);
+        self.level == self.full()
+    }
+
+    fn full(&self) -> u128 {
+        self.scaled(self.burst)
+    }
+
+    fn needed(&self, cost: u32) -> u128 {
+        self.scaled(u64::from(cost)).min(self.full())
+    }
+
+    fn scaled(&self, amount: u64) -> u128 {
+        u128::from(amount) * NANO * u128::from(self.every)
     }
 }
 
@@ -68,6 +103,16 @@ mod tests {
             "larger than the burst: once it is full"
         );
         assert!(bucket.take(1, at(0)).is_err(), "a clock that goes back");
+    }
+
+    #[test]
+    fn a_rate_by_the_minute_is_kept_to_the_millisecond() {
+        let mut bucket = Bucket::per_minute(12, 2, at(0));
+        assert!(bucket.is_full(at(0)));
+        assert!((0..2).all(|_| bucket.take(1, at(0)).is_ok()));
+        assert_eq!(bucket.wait(1, at(1_000)), SignedDuration::from_secs(4));
+        assert_eq!(bucket.take(1, at(5_000)), Ok(()));
+        assert!(!bucket.is_full(at(14_999)) && bucket.is_full(at(15_000)));
     }
 
     proptest! {

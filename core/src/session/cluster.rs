@@ -9,8 +9,9 @@ use fleet_api::conditions::{Status, find, member_agent, properties::REPORTED_BY_
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::said::{Said, clamped, whole_second};
+use super::condition::{ReportedCondition, clamped, whole_second};
 use super::{Answer, Decision, Outcome};
+use crate::membership::heartbeat;
 
 /// Joined and Healthy of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct AgentReport {
     /// Its generation then.
     pub imc_generation: i64,
     /// The agent's conditions.
-    pub conditions: Vec<Said>,
+    pub conditions: Vec<ReportedCondition>,
 }
 
 /// What the cluster says about itself.
@@ -39,18 +40,14 @@ pub struct PropertiesReport {
     /// None leaves the stored ones.
     pub namespaces: Option<BTreeMap<String, String>>,
     /// About the collection.
-    pub conditions: Vec<Said>,
+    pub conditions: Vec<ReportedCondition>,
 }
 
-/// Stamps a heartbeat of this agent at the hub's time. Never backwards.
+/// Stamps a heartbeat of this agent at the hub's time. Never backwards, unless the time that is there lies in the future.
 pub fn stamp(status: &mut InternalMemberClusterStatus, agent: &AgentType, now: Timestamp) {
     let entry = entry(status, agent);
     let stamped = whole_second(now);
-    if entry
-        .last_received_heartbeat
-        .as_ref()
-        .is_none_or(|before| before.0 < stamped.0)
-    {
+    if heartbeat::replaces(entry.last_received_heartbeat.as_ref().map(|t| t.0), stamped.0) {
         entry.last_received_heartbeat = Some(stamped);
     }
 }
@@ -80,7 +77,7 @@ pub fn agent_status(
     }
     let mut conditions = stored.to_vec();
     for said in &report.conditions {
-        let merged = Said {
+        let merged = ReportedCondition {
             observed_generation: report.imc_generation,
             ..said.clone()
         }
@@ -142,7 +139,7 @@ pub fn properties(
             refused.push(said.type_.as_str());
             continue;
         }
-        let merged = Said {
+        let merged = ReportedCondition {
             observed_generation: report.imc_generation,
             ..said.clone()
         }

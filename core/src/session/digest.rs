@@ -76,27 +76,29 @@ impl Hash {
 
 /// A Work as a member's Hello describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownWork {
     /// Its name.
     pub name: String,
     /// Its uid.
     pub uid: String,
+    /// The last generation that was processed; zero if none.
+    pub generation: i64,
     /// Digest of the last report; empty if there is none.
-    pub digest: Vec<u8>,
+    pub status_digest: Vec<u8>,
 }
 
 /// The Works that a member should report again: those whose stored status is not what it last sent. `stored` gives uid
 /// and status of the Work of a name; Works that are gone or another one now are learnt from the watch.
 pub fn to_resend<'a>(
-    known: &'a [Known],
+    known: &'a [KnownWork],
     stored: impl Fn(&str) -> Option<(String, Option<Digest>)> + 'a,
 ) -> impl Iterator<Item = &'a str> {
     known
         .iter()
         .filter(move |k| {
-            !k.digest.is_empty()
+            !k.status_digest.is_empty()
                 && stored(&k.name)
-                    .is_some_and(|(uid, digest)| uid == k.uid && digest.is_none_or(|d| d.as_slice() != k.digest))
+                    .is_some_and(|(uid, digest)| uid == k.uid && digest.is_none_or(|d| d.as_slice() != k.status_digest))
         })
         .map(|k| k.name.as_str())
 }
@@ -132,10 +134,11 @@ mod tests {
 
     #[test]
     fn only_differences_are_asked_for() {
-        let known = |name: &str, digest: &[u8]| Known {
+        let known = |name: &str, digest: &[u8]| KnownWork {
             name: name.into(),
             uid: "u".into(),
-            digest: digest.into(),
+            generation: 1,
+            status_digest: digest.into(),
         };
         let list = [
             known("same", &[1; 16]),

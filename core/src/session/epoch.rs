@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use fleet_api::annotations::MEMBER_SESSION;
-use fleet_api::cluster::{ClusterState, InternalMemberCluster};
-use jiff::{SignedDuration, Timestamp};
+use fleet_api::cluster::InternalMemberCluster;
 
 /// `<cluster UID>/<lease transitions>/<session>` on the InternalMemberCluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,23 +72,9 @@ pub fn standing(mine: &SessionId, named: Option<SessionId>) -> Standing {
     }
 }
 
-/// Whether a new Work of this member gets its cleanup finalizer at creation: somebody will take it off again. Never
-/// because a status says Joined, which others may write.
-pub fn will_clean_up(
-    imc: &InternalMemberCluster,
-    last_heartbeat: Option<Timestamp>,
-    silence_limit: SignedDuration,
-    now: Timestamp,
-) -> bool {
-    imc.spec.state == ClusterState::Join
-        && stored(imc).is_some()
-        && last_heartbeat.is_some_and(|last| now.duration_since(last) <= silence_limit)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::fixtures::{at, internal};
 
     fn id(text: &str) -> SessionId {
         text.parse().expect(text)
@@ -119,21 +104,5 @@ mod tests {
             Standing::Fenced(Some(id("v/1/5"))),
             "lost the race"
         );
-    }
-
-    #[test]
-    fn a_work_starts_with_its_finalizer_only_under_a_live_session() {
-        let limit = SignedDuration::from_secs(60);
-        let mut imc = internal("c1", "i");
-        assert!(
-            !will_clean_up(&imc, Some(at(0)), limit, at(1)),
-            "no session, whatever the status says"
-        );
-        imc.metadata.annotations = Some([(MEMBER_SESSION.into(), "u/1/1".into())].into());
-        assert!(will_clean_up(&imc, Some(at(0)), limit, at(60)));
-        assert!(!will_clean_up(&imc, Some(at(0)), limit, at(61)));
-        assert!(!will_clean_up(&imc, None, limit, at(1)));
-        imc.spec.state = ClusterState::Leave;
-        assert!(!will_clean_up(&imc, Some(at(0)), limit, at(1)));
     }
 }

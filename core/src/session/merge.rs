@@ -11,7 +11,7 @@ use fleet_api::raw::RawJson;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::said::{Said, clamped};
+use super::condition::{ReportedCondition, clamped};
 
 /// A refresh of observation times alone is stored at most this often.
 pub const REFRESH_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -22,7 +22,7 @@ pub struct ManifestReport {
     /// Which manifest, and what it became.
     pub identifier: WorkResourceIdentifier,
     /// Its conditions.
-    pub conditions: Vec<Said>,
+    pub conditions: Vec<ReportedCondition>,
     /// Drift or diff; never both.
     pub details: Option<Details>,
     /// The live object's status.
@@ -61,13 +61,13 @@ pub struct Mirrored {
 /// The status after a result. Times of conditions and first observations stay where the fact stayed.
 pub fn result(
     stored: &WorkStatus,
-    said: &[Said],
+    said: &[ReportedCondition],
     manifests: &[ManifestReport],
     generation: i64,
     mirror: bool,
     now: Timestamp,
 ) -> WorkStatus {
-    let of_generation = |said: &Said| Said {
+    let of_generation = |said: &ReportedCondition| ReportedCondition {
         observed_generation: generation,
         ..said.clone()
     };
@@ -129,7 +129,7 @@ fn entry(
     }
     let mirrored = report.mirrored.as_ref().filter(|_| mirror);
     // Of an object that could not be looked at what was seen last stays; one that nobody refreshes does not.
-    let applied = |said: &Said| said.type_ == manifest::Applied::TYPE && said.status == Status::True;
+    let applied = |said: &ReportedCondition| said.type_ == manifest::Applied::TYPE && said.status == Status::True;
     let kept = before
         .and_then(|before| before.back_reported_status.clone())
         .filter(|_| mirror && !report.conditions.iter().any(applied));

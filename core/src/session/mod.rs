@@ -6,13 +6,15 @@
 //! ```
 //!
 //! A session has no truth of its own: every decision is made from objects that the API server holds and one message, so
-//! that any message may be lost, repeated or late. Messages are the plain structs here; the agents fill them from
-//! `fleet-proto`'s, which have already been checked for form and size.
+//! that any message may be lost, repeated or late. What messages say are the structs here; `fleet-proto` makes them from
+//! the wire, checked for form and size.
 
 pub mod backoff;
 pub mod beat;
 pub mod bucket;
+pub mod budget;
 pub mod cluster;
+pub mod condition;
 pub mod digest;
 pub mod epoch;
 pub mod finalizer;
@@ -20,10 +22,20 @@ pub mod hello;
 pub mod identity;
 pub mod merge;
 pub mod outbox;
-pub mod said;
+pub mod recovery;
 pub mod seen;
+pub mod token;
 pub mod trim;
 pub mod work;
+
+/// A Work by name and uid. Its namespace is the session's, never the message's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkRef {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
 
 /// What becomes of a report. The hub says it only after the API server has accepted what was to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,7 +3,7 @@
 use std::io;
 
 use fleet_api::conditions::{self, work::StatusTrimmed};
-use fleet_api::placement::{PatchDetail, Work, WorkStatus};
+use fleet_api::placement::{PatchDetail, WorkStatus};
 use jiff::Timestamp;
 
 /// The JSON of a whole Work may have this many bytes.
@@ -12,15 +12,16 @@ pub const WORK_BYTES: usize = 1_415_578;
 const OMITTED: &str = "(omitted)";
 
 /// Trims a status so that the Work with it fits, and says so in `StatusTrimmed`: first mirrored status goes, then the largest
-/// lists of details, one after the other. The condition tells the excess before trimming, and goes when all fits.
-pub fn trim(work: &Work, status: &mut WorkStatus, generation: i64, now: Timestamp) {
-    trim_to(WORK_BYTES, work, status, generation, now);
+/// lists of details, one after the other. The condition tells the excess before trimming, and goes when all fits. `rest` is
+/// what the Work has besides ([`StoredWork::bytes_without_status`](super::work::StoredWork::bytes_without_status)).
+pub fn trim(rest: usize, status: &mut WorkStatus, generation: i64, now: Timestamp) {
+    trim_to(WORK_BYTES, rest, status, generation, now);
 }
 
-fn trim_to(limit: usize, work: &Work, status: &mut WorkStatus, generation: i64, now: Timestamp) {
+fn trim_to(limit: usize, rest: usize, status: &mut WorkStatus, generation: i64, now: Timestamp) {
     let kept = conditions::find(&status.conditions, StatusTrimmed::TYPE).cloned();
     conditions::remove(&mut status.conditions, StatusTrimmed::TYPE);
-    let before = bytes(work, status);
+    let before = rest + count(status);
     if before <= limit {
         return;
     }
@@ -33,7 +34,7 @@ fn trim_to(limit: usize, work: &Work, status: &mut WorkStatus, generation: i64, 
     for entry in &mut status.manifest_conditions {
         entry.back_reported_status = None;
     }
-    let mut left = bytes(work, status);
+    let mut left = rest + count(status);
     let mut lists: Vec<_> = details(status).map(|list| (count(&*list), list)).collect();
     lists.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
     for (size, list) in lists {
@@ -67,16 +68,8 @@ fn collapse(list: &mut Vec<PatchDetail>) {
     }];
 }
 
-/// Bytes of the Work's JSON with this status.
-fn bytes(work: &Work, status: &WorkStatus) -> usize {
-    let old = work.status.as_ref().map_or(0, count);
-    // `,"status":` when there was none before.
-    let key = if work.status.is_none() { 10 } else { 0 };
-    count(work) - old + count(status) + key
-}
-
 /// Bytes of a value's JSON, counted without building it.
-fn count<T: serde::Serialize + ?Sized>(value: &T) -> usize {
+pub fn count<T: serde::Serialize + ?Sized>(value: &T) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
@@ -95,7 +88,7 @@ fn count<T: serde::Serialize + ?Sized>(value: &T) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fleet_api::placement::{BackReportedStatus, DriftDetails, ManifestCondition, WorkSpec};
+    use fleet_api::placement::{BackReportedStatus, DriftDetails, ManifestCondition, Work, WorkSpec};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
     fn work(lists: &[usize], mirrored: bool) -> Work {
@@ -132,7 +125,8 @@ mod tests {
 
     fn trimmed(work: &mut Work, limit: usize) {
         let mut status = work.status.clone().unwrap();
-        trim_to(limit, work, &mut status, 3, Timestamp::UNIX_EPOCH);
+        let rest = count(work) - count(&status);
+        trim_to(limit, rest, &mut status, 3, Timestamp::UNIX_EPOCH);
         work.status = Some(status);
     }
 

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use fleet_api::conditions::{find, work as words};
-use fleet_api::placement::{ReportBackStrategyType, Work, WorkStatus};
-use fleet_api::raw::RawJson;
+use fleet_api::placement::WorkStatus;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::condition::ReportedCondition;
 use super::merge::{self, Details, ManifestReport};
-use super::said::Said;
-use super::trim::trim;
-use super::{Decision, Outcome};
+use super::trim::{count, trim};
+use super::{Decision, Outcome, WorkRef};
 
 /// Condition types that a member reports, on Works and on manifests. `StatusTrimmed` is the hub's.
 const REPORTED: [&str; 3] = [words::Applied::TYPE, words::Available::TYPE, words::DiffReported::TYPE];
@@ -24,14 +24,14 @@ const DETAILS_MAX: usize = 100;
 /// Everything about one Work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkReport {
-    /// Its uid.
-    pub uid: String,
+    /// Which Work.
+    pub work: WorkRef,
     /// The generation that this was computed for.
-    pub generation: i64,
+    pub observed_generation: i64,
     /// About to be processed, or processed.
     pub phase: Phase,
     /// The Work's conditions.
-    pub conditions: Vec<Said>,
+    pub conditions: Vec<ReportedCondition>,
     /// One entry per manifest, in order.
     pub manifests: Vec<ManifestReport>,
 }
@@ -45,9 +45,62 @@ pub enum Phase {
     Result,
 }
 
+/// A Work as far as a report about it is judged: what its manifests are and how large, without their content.
+#[derive(Debug, Clone)]
+pub struct StoredWork<'a> {
+    /// Its metadata.
+    pub metadata: &'a ObjectMeta,
+    /// What each manifest is, in order.
+    pub manifests: &'a [ManifestIdentity],
+    /// Bytes of the JSON of its whole spec.
+    pub spec_bytes: usize,
+    /// Whether it asks for the status of its objects.
+    pub mirror: bool,
+    /// Its status.
+    pub status: Option<WorkStatus>,
+}
+
+/// What identifies a manifest. Empty strings where it says nothing; all empty if it cannot be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ManifestIdentity {
+    /// Group and version.
+    pub api_version: Box<str>,
+    /// Kind.
+    pub kind: Box<str>,
+    /// Namespace.
+    pub namespace: Box<str>,
+    /// Name.
+    pub name: Box<str>,
+}
+
+impl ManifestIdentity {
+    /// What a manifest's text says.
+    pub fn of(text: &str) -> Self {
+        let Ok(manifest) = serde_json::from_str::<Manifest<'_>>(text) else {
+            return Self::default();
+        };
+        let metadata = manifest.metadata.unwrap_or_default();
+        Self {
+            api_version: manifest.api_version.into(),
+            kind: manifest.kind.into(),
+            namespace: metadata.namespace.unwrap_or_default().into(),
+            name: metadata.name.unwrap_or_default().into(),
+        }
+    }
+}
+
+impl StoredWork<'_> {
+    /// Bytes of the Work's JSON without the value of its status.
+    pub fn bytes_without_status(&self) -> usize {
+        const AROUND: &str =
+            r#"{"apiVersion":"placement.kubernetes-fleet.io/v1beta1","kind":"Work","metadata":,"spec":,"status":}"#;
+        AROUND.len() + count(self.metadata) + self.spec_bytes
+    }
+}
+
 /// Decides about a report, given the Work of that name in the member's own namespace. `live` says that it was just read
 /// from the API server and not from a cache.
-pub fn persist(work: Option<&Work>, report: &WorkReport, live: bool, now: Timestamp) -> Decision<WorkStatus> {
+pub fn persist(work: Option<&StoredWork<'_>>, report: &WorkReport, live: bool, now: Timestamp) -> Decision<WorkStatus> {
     let Some(work) = work else {
         return if live {
             Decision::answer(Outcome::Gone, "no such Work")
@@ -55,7 +108,7 @@ pub fn persist(work: Option<&Work>, report: &WorkReport, live: bool, now: Timest
             Decision::ReadAgain
         };
     };
-    if work.metadata.uid.as_deref() != Some(report.uid.as_str()) {
+    if work.metadata.uid.as_deref() != Some(report.work.uid.as_str()) {
         return if live {
             Decision::answer(Outcome::UidMismatch, "the Work of this name is another one now")
         } else {
@@ -63,20 +116,24 @@ pub fn persist(work: Option<&Work>, report: &WorkReport, live: bool, now: Timest
         };
     }
     let generation = work.metadata.generation.unwrap_or_default();
-    if report.generation < generation {
+    if report.observed_generation < generation {
+        // Also a hub that went back in time has the lower one, and its caches may not know it yet.
+        if !live {
+            return Decision::ReadAgain;
+        }
         let reason = format!(
             "computed for generation {}, but the Work is at {generation}",
-            report.generation
+            report.observed_generation
         );
         return Decision::answer(Outcome::Superseded, reason);
     }
-    if report.generation > generation {
+    if report.observed_generation > generation {
         if !live {
             return Decision::ReadAgain;
         }
         let reason = format!(
             "generation {} does not exist, the Work is at {generation}",
-            report.generation
+            report.observed_generation
         );
         return Decision::answer(Outcome::Invalid, reason);
     }
@@ -94,13 +151,12 @@ pub fn persist(work: Option<&Work>, report: &WorkReport, live: bool, now: Timest
             merge::preparing(stored, &report.manifests, generation, now)
         }
         Phase::Result => {
-            let strategy = work.spec.report_back_strategy.as_ref();
-            let mirror = strategy.is_some_and(|s| s.type_ == ReportBackStrategyType::Mirror);
-            merge::result(stored, &report.conditions, &report.manifests, generation, mirror, now)
+            let (conditions, manifests) = (&report.conditions, &report.manifests);
+            merge::result(stored, conditions, manifests, generation, work.mirror, now)
         }
     };
     if report.phase == Phase::Result {
-        trim(work, &mut status, generation, now);
+        trim(work.bytes_without_status(), &mut status, generation, now);
     }
     if !merge::worth_writing(stored, &status, now) && work.status.is_some() {
         return Decision::answer(Outcome::Unchanged, "");
@@ -141,9 +197,9 @@ struct Outline<'a> {
 }
 
 /// What a member may not say, whatever it is.
-fn validate(work: &Work, report: &WorkReport) -> Result<(), String> {
+fn validate(work: &StoredWork<'_>, report: &WorkReport) -> Result<(), String> {
     types(&report.conditions, "the Work")?;
-    let manifests = &work.spec.workload.manifests;
+    let manifests = work.manifests;
     if report.manifests.len() > manifests.len() {
         return Err(format!(
             "{} entries for {} manifests",
@@ -166,7 +222,7 @@ fn validate(work: &Work, report: &WorkReport) -> Result<(), String> {
     Ok(())
 }
 
-fn types(said: &[Said], whose: &str) -> Result<(), String> {
+fn types(said: &[ReportedCondition], whose: &str) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     for condition in said {
         let type_ = condition.type_.as_str();
@@ -180,7 +236,7 @@ fn types(said: &[Said], whose: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn one(entry: &ManifestReport, manifest: &RawJson) -> Result<(), String> {
+fn one(entry: &ManifestReport, wanted: &ManifestIdentity) -> Result<(), String> {
     types(&entry.conditions, "the manifest")?;
     if let Some(Details::Drift(d) | Details::Diff(d)) = &entry.details
         && d.details.len() > DETAILS_MAX
@@ -190,29 +246,24 @@ fn one(entry: &ManifestReport, manifest: &RawJson) -> Result<(), String> {
             d.details.len()
         ));
     }
-    // A manifest that cannot be read has no identity to compare with.
-    let Ok(wanted) = serde_json::from_str::<Manifest<'_>>(manifest.as_str()) else {
-        return Ok(());
-    };
     let id = &entry.identifier;
     let version = if id.group.is_empty() {
         id.version.clone()
     } else {
         format!("{}/{}", id.group, id.version)
     };
-    let named = wanted.metadata.unwrap_or_default();
     let same = |said: &str, is: &str| said.is_empty() || is.is_empty() || said == is;
     let consistent = same(&version, &wanted.api_version)
         && same(&id.kind, &wanted.kind)
-        && same(&id.name, named.name.as_deref().unwrap_or_default())
-        && same(&id.namespace, named.namespace.as_deref().unwrap_or_default());
+        && same(&id.name, &wanted.name)
+        && same(&id.namespace, &wanted.namespace);
     if !consistent {
         return Err("the identifier is not the manifest's".into());
     }
     if let Some(mirrored) = &entry.mirrored {
         let outline: Outline<'_> = serde_json::from_str(mirrored.json.as_str())
             .map_err(|_| "mirrored status is not an object with exactly apiVersion, kind and status".to_owned())?;
-        if outline.api_version != wanted.api_version || outline.kind != wanted.kind {
+        if outline.api_version != *wanted.api_version || outline.kind != *wanted.kind {
             return Err("mirrored status is of another kind than the manifest".into());
         }
     }

@@ -7,7 +7,7 @@ use fleet_api::conditions::{Status, fresh};
 use fleet_api::labels;
 use fleet_api::placement::{ApplyStrategy, ReportBackStrategy, Work};
 
-use super::plan::{Owner, owner_labels};
+use super::plan::Owner;
 use super::render::content_hash;
 use crate::selection::ObjectId;
 
@@ -88,12 +88,5 @@ impl Existing {
             Some(namespace) => format!("ResourcePlacement {namespace}/{placement} (binding {binding})"),
             None => format!("ClusterResourcePlacement {placement} (binding {binding})"),
         }
-    }
-
-    /// Whether the labels that every Work of the owner carries are there.
-    pub fn is_labelled_for(&self, owner: &Owner<'_>) -> bool {
-        owner_labels(owner)
-            .iter()
-            .all(|(key, value)| self.label(key) == Some(value))
     }
 }

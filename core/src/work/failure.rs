@@ -4,7 +4,7 @@ use fleet_api::conditions::binding::{Overridden, WorkSynchronized};
 use fleet_api::conditions::error_class::ErrorClass;
 use fleet_api::events::WorkGeneratorEvent;
 
-use super::envelope::BadEnvelope;
+use crate::envelope::BadEnvelope;
 use crate::overrides::{self, BadRule};
 
 /// Why the Works of a binding cannot be made or written.
@@ -66,6 +66,22 @@ pub enum Failure {
     /// An envelope cannot be opened.
     #[error(transparent)]
     Envelope(#[from] BadEnvelope),
+    /// A manifest of a namespaced source that would leave its namespace.
+    #[error(
+        "{object} is not an object of namespace \"{namespace}\", and nothing that is placed by {source_kind} leaves its \
+         namespace"
+    )]
+    Outside {
+        object: String,
+        namespace: String,
+        source_kind: &'static str,
+    },
+    /// Rights that nobody has checked, where the operator wants none.
+    #[error(
+        "{object} would grant rights on members, which this hub does not allow in what is placed by {source_kind}; have an \
+         administrator place it by a ClusterResourcePlacement"
+    )]
+    Rbac { object: String, source_kind: &'static str },
     /// Several Works claim one envelope.
     #[error("{} work objects found for the same envelope {envelope}, only one expected", works.len())]
     DuplicateEnvelope { envelope: String, works: Vec<String> },
@@ -117,6 +133,8 @@ impl Failure {
         match self {
             Self::Undecodable(_)
             | Self::Envelope(_)
+            | Self::Outside { .. }
+            | Self::Rbac { .. }
             | Self::DuplicateEnvelope { .. }
             | Self::Oversized { .. }
             | Self::Terminating { .. }
@@ -135,6 +153,8 @@ impl Failure {
             | Self::BadRule(_)
             | Self::Override(_)
             | Self::EnvelopeOverride { .. }
+            | Self::Outside { .. }
+            | Self::Rbac { .. }
             | Self::Oversized { .. } => Recovery::Edit,
             Self::Envelope(bad) if !bad.retry() => Recovery::Edit,
             // Also where a name is taken: the end of somebody else's Work is no event of this binding's.

@@ -6,9 +6,11 @@
 //! ```
 //!
 //! Manifests stay the text of the snapshot unless an override touches them. Nothing is written before everything is
-//! rendered and checked, and nothing is deleted before what takes its place is there.
+//! rendered and checked, and nothing is deleted before what takes its place is there. What comes out of a namespace stays in
+//! it ([`bounds`]).
 
-pub mod envelope;
+mod answer;
+mod bounds;
 mod existing;
 mod failure;
 mod group;
@@ -19,6 +21,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use answer::{Batch, is_answered};
 pub use existing::Existing;
 pub use failure::{Failure, Recovery, Shown};
 pub use group::{Group, Snapshot, Stored};

@@ -9,9 +9,9 @@ use fleet_api::raw::RawJson;
 use fleet_api::{annotations, labels};
 use serde_json::json;
 
-use super::envelope::{self, EnvelopeKind};
 use super::render::{Piece, Rendering};
 use super::{Existing, Failure};
+use crate::envelope::{self, EnvelopeKind};
 use crate::selection::ObjectId;
 
 /// Whose Works they are.

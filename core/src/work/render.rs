@@ -10,12 +10,12 @@ use fleet_api::names::{self, PlacementKey};
 use fleet_api::raw::RawJson;
 
 use super::Failure;
-use super::envelope::{self, EnvelopeKind};
+use super::bounds::Bounds;
 use super::group::{Group, Snapshot};
 use crate::apply::canonical::encode;
-use crate::overrides::choose::ClusterScoped;
-use crate::overrides::{Overrides, Rendered};
-use crate::selection::ObjectId;
+use crate::envelope::{self, EnvelopeKind};
+use crate::overrides::{Overrides, Rbac, Rendered};
+use crate::selection::{ClusterScoped, ObjectId};
 
 /// The most that the manifests of a Work may have. etcd takes 1.5 MiB for the whole object, and metadata, managed fields
 /// and status need their share of it.
@@ -49,10 +49,18 @@ pub fn render(
     group: &Group<'_>,
     overrides: &Overrides<'_>,
     cluster_scoped: ClusterScoped<'_>,
+    rbac: Rbac,
 ) -> Result<Rendering, Failure> {
     let mut rendering = Rendering::default();
     for snapshot in &group.snapshots {
-        render_snapshot(placement, snapshot, overrides, cluster_scoped, &mut rendering.pieces)?;
+        render_snapshot(
+            placement,
+            snapshot,
+            overrides,
+            cluster_scoped,
+            rbac,
+            &mut rendering.pieces,
+        )?;
     }
     Ok(rendering)
 }
@@ -62,8 +70,10 @@ fn render_snapshot(
     snapshot: &Snapshot<'_>,
     overrides: &Overrides<'_>,
     cluster_scoped: ClusterScoped<'_>,
+    rbac: Rbac,
     pieces: &mut Vec<Piece>,
 ) -> Result<(), Failure> {
+    let bounds = Bounds::new(placement, cluster_scoped, rbac);
     let name = names::work(placement, snapshot.subindex);
     let mut plain = Vec::new();
     let mut envelopes = Vec::new();
@@ -81,11 +91,11 @@ fn render_snapshot(
         }
     }
     // Also when it is empty: its status is where the cluster says that all is well.
-    pieces.push(Piece::new(name.clone(), None, plain)?);
+    pieces.push(Piece::new(name.clone(), None, bounds.checked(plain)?)?);
     for (kind, object, raw) in envelopes {
         let reference = envelope::reference(&object);
         let mut inner = Vec::new();
-        for (wrapped, manifest) in envelope::open(kind, &object, raw)? {
+        for (wrapped, manifest) in envelope::open(kind, &object, raw, cluster_scoped)? {
             let is_cluster_scoped = kind == EnvelopeKind::Cluster;
             let rendered = overrides
                 .apply(&wrapped, is_cluster_scoped, &manifest)
@@ -105,6 +115,7 @@ fn render_snapshot(
         }
         let envelope_type = kind.envelope_type();
         let name = names::envelope_work(&name, envelope_type.as_str(), &object.namespace, &object.name);
+        let inner = bounds.of_envelope(kind, &object).checked(inner)?;
         pieces.push(Piece::new(name, Some((kind, object)), inner)?);
     }
     Ok(())

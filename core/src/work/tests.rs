@@ -1,5 +1,7 @@
 //! From snapshots to Works and back.
 
+mod bounds;
+
 use std::collections::BTreeMap;
 
 use fleet_api::names::PlacementKey;
@@ -11,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::overrides::{Cluster, Overrides};
+use crate::overrides::{Cluster, Overrides, Rbac};
 use crate::selection::ObjectId;
 
 fn crp() -> PlacementKey {
@@ -48,6 +50,14 @@ fn snapshot(
 }
 
 fn rendering_of(placement: &PlacementKey, snapshots: &[ClusterResourceSnapshot]) -> Result<Rendering, Failure> {
+    rendering_with(placement, snapshots, Rbac::Allowed)
+}
+
+fn rendering_with(
+    placement: &PlacementKey,
+    snapshots: &[ClusterResourceSnapshot],
+    rbac: Rbac,
+) -> Result<Rendering, Failure> {
     fn stored(snapshot: &ClusterResourceSnapshot) -> Stored<'_> {
         Stored {
             metadata: &snapshot.metadata,
@@ -60,9 +70,12 @@ fn rendering_of(placement: &PlacementKey, snapshots: &[ClusterResourceSnapshot])
         name: "c1",
         labels: &labels,
     });
-    render(placement, &group, &overrides, &|object: &ObjectId| {
-        Some(object.kind == "Namespace")
-    })
+    render(placement, &group, &overrides, &scope, rbac)
+}
+
+/// Things are not known to the hub.
+fn scope(object: &ObjectId) -> Option<bool> {
+    (object.kind != "Thing").then_some(matches!(object.kind.as_str(), "Namespace" | "ClusterRoleBinding"))
 }
 
 fn rendering(resources: &[Value]) -> Rendering {

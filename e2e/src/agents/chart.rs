@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -13,11 +12,12 @@ use tokio::process::Command;
 use super::NAMESPACE;
 use crate::fleet::Fleet;
 
-/// A chart in `deploy/charts`.
+/// A chart, of the product unless said otherwise.
 #[derive(Debug)]
 pub struct Chart {
     helm: PathBuf,
     name: &'static str,
+    folder: PathBuf,
 }
 
 /// What a chart renders to.
@@ -27,23 +27,55 @@ pub struct Rendered {
     pub objects: Vec<Value>,
 }
 
+/// Where the product's chart of this name is.
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../deploy/charts")
+        .join(name)
+}
+
+/// Where the chart is that looks to Helm like KubeFleet's of this name.
+pub fn kubefleets(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata/kubefleet")
+        .join(name)
+}
+
+/// Copies a folder, for charts that a test changes.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
 impl Chart {
-    /// The chart of this name.
+    /// The chart of this name in `deploy/charts`.
     pub fn new(helm: &Path, name: &'static str) -> Self {
+        Self::at(helm, name, folder(name))
+    }
+
+    /// The chart in this folder.
+    pub fn at(helm: &Path, name: &'static str, folder: PathBuf) -> Self {
         Self {
             helm: helm.to_owned(),
             name,
+            folder,
         }
     }
 
     /// Renders it with these values, as a release of the chart's own name.
     pub async fn render(&self, values: &Value) -> Result<Rendered> {
-        let chart = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../deploy/charts")
-            .join(self.name);
         let mut child = Command::new(&self.helm)
             .args(["template", self.name])
-            .arg(&chart)
+            .arg(&self.folder)
             // helm knows no version of its own when it was built from source.
             .args([
                 "--namespace",
@@ -70,14 +102,9 @@ impl Chart {
             self.name,
             complaint.trim()
         );
-        let mut objects = Vec::new();
-        for document in serde_yaml_ng::Deserializer::from_slice(&output.stdout) {
-            let value =
-                Value::deserialize(document).with_context(|| format!("{} does not render to YAML", self.name))?;
-            if !value.is_null() {
-                objects.push(value);
-            }
-        }
+        let mut objects: Vec<Value> = serde_saphyr::from_slice_multiple(&output.stdout)
+            .with_context(|| format!("{} does not render to YAML", self.name))?;
+        objects.retain(|value| !value.is_null());
         Ok(Rendered { objects })
     }
 
@@ -86,7 +113,7 @@ impl Chart {
         let rendered = self.render(values).await?;
         let kubectl = fleet.kubectl(cluster)?;
         let text = |list: &[&Value]| -> Result<String> {
-            let documents: Result<Vec<_>, _> = list.iter().map(serde_yaml_ng::to_string).collect();
+            let documents: Result<Vec<_>, _> = list.iter().map(serde_saphyr::to_string).collect();
             Ok(documents?.join("---\n"))
         };
         let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n");

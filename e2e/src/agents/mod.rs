@@ -1,7 +1,7 @@
 //! The product's agents on a local fleet: real processes under the ServiceAccounts and rights that the charts install,
 //! with the arguments and environment that the charts give them. Members join by `kubectl fleet join`.
 
-mod chart;
+pub mod chart;
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub const API_SERVER: &str = "hub/kube-apiserver";
 const LEASE: &str = "136224848560.hub.fleet.azure.com";
 /// What a test must not wait minutes for; a killed leader is replaced in seconds.
 const HASTE: [&str; 5] = [
-    "--leader-lease-duration=6s",
+    "--leader-lease-duration=7s",
     "--leader-renew-deadline=4s",
     "--leader-retry-period=1s",
     "--cluster-unhealthy-threshold=30s",
@@ -91,6 +91,8 @@ pub async fn start_hub_agent_with(
         "channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}},
         // Concerns managed members only, of which a local fleet has none.
         "denyModifyMemberClusterLabels": true,
+        // Off in a new release; a right that single scenarios need and others go without.
+        "reportBack": {"originalResource": true},
     });
     let values = fleet_api::patch::applied(values, further_values);
     let rendered = chart.install(fleet, "hub", &values).await?;
@@ -229,7 +231,7 @@ pub async fn run_join(fleet: &Fleet, member: &str, name: &str) -> Result<Value> 
         "kubectl fleet join {name}: {}",
         complaint.trim()
     );
-    Ok(serde_yaml_ng::from_slice(&output.stdout)?)
+    Ok(serde_saphyr::from_slice(&output.stdout)?)
 }
 
 /// Installs the member's chart and starts an agent as its Deployment would.

@@ -80,12 +80,17 @@ impl Application {
         Api::all(self.hub.clone())
     }
 
-    /// Places it.
+    /// Places it, on all clusters at once.
     pub async fn place(&self, policy: &Value) -> Result<()> {
-        let selector = json!({"group": "", "version": "v1", "kind": "Namespace", "name": self.name});
         let strategy = json!({
             "type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%", "unavailablePeriodSeconds": 1},
         });
+        self.place_by(policy, &strategy).await
+    }
+
+    /// Places it by this strategy.
+    pub async fn place_by(&self, policy: &Value, strategy: &Value) -> Result<()> {
+        let selector = json!({"group": "", "version": "v1", "kind": "Namespace", "name": self.name});
         let spec = json!({"resourceSelectors": [selector], "policy": policy, "strategy": strategy});
         let object = serde_json::from_value(json!({"metadata": {"name": self.name}, "spec": spec}))?;
         self.placements().create(&PostParams::default(), &object).await?;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use futures::future::try_join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::application::{Application, State, is, is_available_with};
 use super::audit::{self, Request, placing, tally};
 use super::figures::{Aim, Row, count, mib, percentile, ratio};
 use super::hub::Hub;
-use super::simulated::{LABEL, Members};
+use super::simulated::{Members, everywhere};
 use super::usage::Watched;
 use super::{FIRST, HEARTBEAT, Part, progress};
 use crate::agents::HUB_AGENT;
@@ -25,13 +25,6 @@ const RESTARTED: Duration = Duration::from_secs(30);
 
 fn row(what: impl Into<String>, value: f64, unit: &str) -> Row {
     Row::new(Part::Fanout, what, value, unit)
-}
-
-fn everywhere() -> Value {
-    let term = json!({"labelSelector": {"matchLabels": {LABEL: "yes"}}});
-    let required = json!({"clusterSelectorTerms": [term]});
-    let affinity = json!({"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
-    json!({"placementType": "PickAll", "affinity": affinity})
 }
 
 /// All of it.

@@ -45,6 +45,7 @@ impl Hub {
             format!("--metrics-bind-address=127.0.0.1:{metrics}"),
             // As installed, not in the haste of tests.
             "--cluster-unhealthy-threshold=3m".to_owned(),
+            format!("--update-run-stuck-threshold={}s", super::runs::STUCK.as_secs()),
         ];
         agents::start_hub_agent(fleet, &helm, HUB_AGENT, &args).await?;
         super::progress("hub-agent runs");

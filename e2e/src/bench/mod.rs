@@ -5,6 +5,8 @@
 //!                hub + 3 members: idle, writes, place, apply (real agents)
 //!                hub alone:       scale, restart             (one hub agent, a thousand simulated members over the real channel)
 //!                hub alone:       fanout                     (the same with a hundred)
+//!                hub alone:       hostile                    (strangers, a flooding member; sixty neighbours)
+//!                hub + 3 members: run                        (update runs; then three hundred simulated members, then all)
 //! ```
 //!
 //! Requests are counted from the hub's audit log, by user; CPU and memory come from /proc. Counts and ratios say more than
@@ -15,10 +17,12 @@ pub mod applier;
 pub mod audit;
 pub mod fanout;
 pub mod figures;
+pub mod hostile;
 pub mod hub;
 pub mod place;
 pub mod quiet;
 pub mod restart;
+pub mod runs;
 pub mod scale;
 pub mod simulated;
 pub mod times;
@@ -52,6 +56,10 @@ pub enum Part {
     Restart,
     /// Placements on a hundred simulated members.
     Fanout,
+    /// What hostile parties cost, and whether others notice.
+    Hostile,
+    /// Staged update runs.
+    Run,
 }
 
 /// The fleet that parts need.
@@ -63,16 +71,20 @@ pub enum Site {
     Crowd,
     /// A hundred simulated members, that the figures are theirs and not of what was measured before.
     Hundred,
+    /// A few simulated members, and whoever is hostile.
+    Hostile,
+    /// Real members, and simulated ones after them.
+    Both,
 }
 
 impl Site {
     /// All, in the order in which they are built.
-    pub const ALL: [Self; 3] = [Self::Real, Self::Crowd, Self::Hundred];
+    pub const ALL: [Self; 5] = [Self::Real, Self::Crowd, Self::Hundred, Self::Hostile, Self::Both];
 }
 
 impl Part {
     /// All, in the order in which they run.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Idle,
         Self::Writes,
         Self::Place,
@@ -80,6 +92,8 @@ impl Part {
         Self::Scale,
         Self::Restart,
         Self::Fanout,
+        Self::Hostile,
+        Self::Run,
     ];
 
     /// Where it is measured.
@@ -88,6 +102,8 @@ impl Part {
             Self::Idle | Self::Writes | Self::Place | Self::Apply => Site::Real,
             Self::Scale | Self::Restart => Site::Crowd,
             Self::Fanout => Site::Hundred,
+            Self::Hostile => Site::Hostile,
+            Self::Run => Site::Both,
         }
     }
 }
@@ -120,7 +136,8 @@ pub const PATIENCE: Duration = Duration::from_mins(12);
 
 /// The fleet that these parts need.
 pub fn clusters(site: Site) -> Vec<ClusterSpec> {
-    let mut clusters = ClusterSpec::fleet(if site == Site::Real { REAL_MEMBERS } else { 0 });
+    let has_members = matches!(site, Site::Real | Site::Both);
+    let mut clusters = ClusterSpec::fleet(if has_members { REAL_MEMBERS } else { 0 });
     clusters[0].audit = true;
     // One file: a rotated log would lose requests.
     clusters[0].apiserver_args.push("--audit-log-maxsize=4000".into());
@@ -172,6 +189,8 @@ pub async fn measure(fleet: &Fleet, parts: &[Part], settings: Settings) -> Resul
             members.join(FIRST).await?;
             rows.extend(fanout::measure(&hub, &members).await?);
         }
+        Site::Hostile => rows.extend(Box::pin(hostile::measure(&hub)).await?),
+        Site::Both => rows.extend(Box::pin(runs::measure(&hub, settings)).await?),
     }
     Ok(rows)
 }

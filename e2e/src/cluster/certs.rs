@@ -111,6 +111,16 @@ impl Pki {
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
+    /// A client certificate for a user and its key, PEM.
+    pub fn client(&self, user: &str) -> Result<(String, String)> {
+        let ca_key = KeyPair::from_pem(&self.read("ca.key")?)?;
+        let issuer = Issuer::from_ca_cert_pem(&self.read("ca.crt")?, ca_key)?;
+        let mut client = params(user, None);
+        client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate()?;
+        Ok((client.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
+    }
+
     /// The path of one file.
     pub fn path(&self, file: &str) -> String {
         self.dir.join(file).display().to_string()

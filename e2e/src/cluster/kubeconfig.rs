@@ -58,7 +58,7 @@ pub fn build(entries: &[Entry<'_>]) -> Result<Value> {
 /// Writes a kubeconfig that only this user can read, replacing an old one in one step: others may be reading it.
 pub fn write(path: &Path, kubeconfig: &Value) -> Result<()> {
     let new = path.with_extension("new");
-    write_private(&new, &serde_yaml_ng::to_string(kubeconfig)?)?;
+    write_private(&new, &serde_saphyr::to_string(kubeconfig)?)?;
     std::fs::rename(&new, path).map_err(|e| crate::disk::explain(e, path))
 }
 

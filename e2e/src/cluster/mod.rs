@@ -18,7 +18,7 @@ use anyhow::{Result, bail};
 
 use crate::binaries::Binaries;
 use crate::process::Process;
-use crate::supervisor::table::Table;
+use crate::process::table::Table;
 use certs::Pki;
 use components::{Layout, https};
 use kubeconfig::Entry;

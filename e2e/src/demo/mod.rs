@@ -1,7 +1,8 @@
-//! What `fleet-local demo` shows once the fleet runs: the API, the members that have joined, and an application placed on
-//! them.
+//! What `fleet-local demo` shows once the fleet runs: the API, the members that have joined, an application placed on
+//! them, and another that is rolled out stage by stage.
 
 mod application;
+mod stages;
 
 use anyhow::Result;
 
@@ -30,13 +31,17 @@ pub async fn show(fleet: &Fleet) -> Result<()> {
             step(fleet, member, &format!("{} itself", member.name), &["get", "nodes"]).await?;
         }
         application::show(fleet).await?;
+        stages::show(fleet).await?;
+        reach(fleet);
+        stages::how_to_go_on(fleet);
     } else {
         println!(
             "\nThe CRDs are installed. Next: install deploy/charts/hub-agent on the hub, and join the members with"
         );
         println!("`kubectl fleet join` (docs/operations/joining.md).");
+        reach(fleet);
     }
-    how_to_reach(fleet);
+    stop(fleet);
     Ok(())
 }
 
@@ -63,6 +68,11 @@ fn say(title: &str, cluster: &ClusterState, command: &str, printed: &str) {
 
 /// The lines to paste into a shell.
 pub fn how_to_reach(fleet: &Fleet) {
+    reach(fleet);
+    stop(fleet);
+}
+
+fn reach(fleet: &Fleet) {
     println!("\n== reach the clusters ==");
     if let Some(kubeconfig) = &fleet.state().kubeconfig {
         println!("export KUBECONFIG={}", kubeconfig.display());
@@ -71,6 +81,9 @@ pub fn how_to_reach(fleet: &Fleet) {
     for cluster in fleet.clusters() {
         println!("kubectl --context {} get nodes", cluster.context);
     }
+}
+
+fn stop(fleet: &Fleet) {
     match fleet.state().kind {
         Kind::Local { .. } => println!("\nstop everything: make down"),
         Kind::External { .. } => println!("\nlet go of these clusters: make down"),

@@ -9,7 +9,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::cluster::Role;
@@ -40,13 +39,13 @@ pub fn load(dir: &Path) -> Result<Vec<Value>> {
     let mut crds = Vec::new();
     for path in files {
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        for document in serde_yaml_ng::Deserializer::from_str(&text) {
-            let value = Value::deserialize(document).with_context(|| format!("{} is no YAML", path.display()))?;
-            // Else an empty document, or a kustomization beside the CRDs.
-            if value["kind"] == "CustomResourceDefinition" {
-                crds.push(value);
-            }
-        }
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(&text).with_context(|| format!("{} is no YAML", path.display()))?;
+        // Else an empty document, or a kustomization beside the CRDs.
+        let definitions = documents
+            .into_iter()
+            .filter(|value| value["kind"] == "CustomResourceDefinition");
+        crds.extend(definitions);
     }
     if crds.is_empty() {
         bail!("no CRDs in {} (run `make generate`)", dir.display());

@@ -1,5 +1,6 @@
 //! A fleet as seen by whoever uses it: the demo, a test, a benchmark. It attaches to a running one by its directory.
 
+pub mod control;
 pub mod crds;
 pub mod state;
 
@@ -12,7 +13,7 @@ use kube::config::Kubeconfig;
 
 use crate::cluster::{ClusterSpec, Role, kubeconfig};
 use crate::process;
-use crate::supervisor::control::{self, ProcessStatus, Request};
+use control::{ProcessStatus, Request};
 use state::{ClusterState, Kind, State};
 
 /// The variable that names the directory of the fleet to use.

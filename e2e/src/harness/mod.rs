@@ -42,6 +42,8 @@ where
     F: FnOnce(Ctx) -> Fut,
     Fut: Future<Output = Result<()>>,
 {
+    let seed = seed();
+    fastrand::seed(seed);
     // One thread per scenario is plenty: they wait most of the time.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -52,8 +54,14 @@ where
         tell(fleet, name, story).await
     });
     if let Err(why) = outcome {
-        panic!("scenario {name}: {why}");
+        panic!("scenario {name}: {why}\nchance had the seed {seed}: FLEET_SEED={seed} repeats it");
     }
+}
+
+/// What all chance of a scenario comes from (`FLEET_SEED`).
+fn seed() -> u64 {
+    let given = std::env::var("FLEET_SEED").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or_else(|| fastrand::u64(..))
 }
 
 async fn tell<F, Fut>(fleet: Fleet, name: &str, story: F) -> Result<(), String>

@@ -63,7 +63,7 @@ async fn read(ctx: &Ctx, made: &Made) -> String {
     {
         Ok(Some(mut object)) => {
             object.managed_fields_mut().clear();
-            serde_yaml_ng::to_string(&object).unwrap_or_else(|e| e.to_string())
+            serde_saphyr::to_string(&object).unwrap_or_else(|e| e.to_string())
         }
         Ok(None) => "(gone)".to_owned(),
         Err(error) => format!("(cannot be read: {error})"),

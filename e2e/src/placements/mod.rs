@@ -71,6 +71,11 @@ impl Rp {
     pub async fn create_called(ctx: &Ctx, namespace: &str, name: &str, spec: &Value) -> Result<Self> {
         Self::make(ctx, Some(namespace), name, spec).await
     }
+
+    /// One that is made in another way, or will be.
+    pub fn named(ctx: &Ctx, namespace: &str, name: &str) -> Self {
+        Self::at(ctx, Some(namespace), name)
+    }
 }
 
 impl<S: Scope> Placement<S> {

@@ -6,6 +6,7 @@
 //! main thread (the launcher runs on a single-threaded runtime); `start` refuses anything else.
 
 pub mod ready;
+pub mod table;
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

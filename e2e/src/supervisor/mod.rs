@@ -4,9 +4,6 @@
 //! `process`). While it lives it holds the lock of the fleet directory and that of the data directory; whoever finds them
 //! unlocked knows that it is gone.
 
-pub mod control;
-pub mod table;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -22,13 +19,13 @@ use tokio::sync::Notify;
 use crate::binaries::Binaries;
 use crate::cluster::kubeconfig::{self, Entry};
 use crate::cluster::{ClusterSpec, Role, Site, Started, certs};
+use crate::fleet::control::{ProcessStatus, Reply, Request};
 use crate::fleet::crds;
 use crate::fleet::state::{ClusterState, Kind, State};
 use crate::lock::Lock;
+use crate::process::table::Table;
 use crate::rundir::{RunDir, random_id};
 use crate::{disk, rundir};
-use control::{ProcessStatus, Reply, Request};
-use table::Table;
 
 /// etcd preallocates two 64 MB segments per cluster, and some room to grow.
 const BYTES_PER_CLUSTER: u64 = 200 << 20;

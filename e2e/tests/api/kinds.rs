@@ -33,7 +33,7 @@ impl Kind {
         let plural = &crd.spec.names.plural;
         let path = format!("{}/../docs/examples/{plural}.yaml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-        let example = serde_yaml_ng::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let example = serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"));
         // AppliedWork is the record that a member keeps of its own.
         let cluster = if plural == "appliedworks" { "member-1" } else { "hub" };
         Self { crd, example, cluster }

@@ -1,7 +1,7 @@
 //! Everything that a schema forbids is refused with the path of the field: each required field missing, each enum, each
 //! bound, each pattern. The cases are derived from the CRDs, as far as the examples reach.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use fleet_e2e::harness::{Ctx, scenario};
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
@@ -36,6 +36,48 @@ fn what_the_schema_forbids_is_refused_by_the_name_of_the_field() {
         // The examples are meant to reach most of the API; a sudden drop means that this test checks nothing any more.
         ensure!(total > 250, "only {total} cases");
         println!("{total} wrong objects were refused");
+        Ok(())
+    });
+}
+
+/// The API server prints them as the CRD has them, and people and tools read them so.
+#[test]
+fn enum_values_stand_in_the_published_order() {
+    scenario("enum-order", |ctx| async move {
+        let namespace = ctx.namespace("hub").await?;
+        for (plural, pointer, says) in [
+            (
+                "clusterresourceplacements",
+                "/spec/resourceSelectors/0/selectionScope",
+                r#""NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors""#,
+            ),
+            (
+                "clusterresourceplacements",
+                "/spec/strategy/deleteStrategy/propagationPolicy",
+                r#""Abandon", "Delete""#,
+            ),
+            (
+                "memberclusters",
+                "/spec/deleteOptions/validationMode",
+                r#""Skip", "Strict""#,
+            ),
+        ] {
+            let kind = kinds::all().into_iter().find(|kind| kind.plural() == plural);
+            let kind = kind.context("it is one of ours")?;
+            let mut object = kind.named(&ctx, &namespace);
+            let patch = pointer.rsplit('/').filter(|part| !part.is_empty() && *part != "0");
+            let wrong = patch.fold(json!("Wrong"), |inner, part| match part {
+                "resourceSelectors" => json!({ part: [fleet_api::patch::applied(json!({ "group": "", "version": "v1", "kind": "Namespace", "name": "a" }), &inner)] }),
+                _ => json!({ part: inner }),
+            });
+            object = fleet_api::patch::applied(object, &wrong);
+            let case = Case {
+                path: pointer.to_owned(),
+                object,
+                says: format!("supported values: {says}"),
+            };
+            refused(&ctx, &kind, &namespace, case).await?;
+        }
         Ok(())
     });
 }

@@ -8,10 +8,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, PostParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::api::Api;
 use serde_json::{Value, json};
 
+use crate::gadgets::Gadgets;
 use crate::site::{entries, is, on_site, reasons};
 
 #[test]
@@ -202,34 +202,16 @@ fn an_object_moves_to_another_version_of_its_api_without_being_made_again() {
     });
 }
 
-pub(crate) fn definition(group: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("gadgets.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-        },
-    })
-}
-
-fn gadget(group: &str, namespace: &str) -> Value {
-    json!({"apiVersion": format!("{group}/v1"), "kind": "Gadget", "metadata": {"name": "g", "namespace": namespace}, "spec": {"a": 1}})
-}
-
 #[test]
 fn a_definition_and_its_object_go_in_one_round() {
     on_site("crd", |site| async move {
-        let group = format!("{}.example.com", site.ctx.prefix());
-        site.apply(&json!({}), &[gadget(&group, &site.namespace), definition(&group)])
+        let gadgets = Gadgets::new(&site);
+        let definition = gadgets.definition(&[("v1", true)]);
+        site.apply(&json!({}), &[gadgets.one(&site, "v1", "g"), definition])
             .await?;
         let done = site.available().await?;
         ensure!(reasons(&done, "Available") == ["NotTrackable", "Available"]);
-        let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&group, "v1", "Gadget"), "gadgets");
-        let gadgets: Api<DynamicObject> = Api::namespaced_with(site.client.clone(), &site.namespace, &kind);
-        gadgets.get("g").await?;
+        gadgets.all(&site, "v1").get("g").await?;
         site.remove().await
     });
 }
@@ -237,21 +219,10 @@ fn a_definition_and_its_object_go_in_one_round() {
 #[test]
 fn a_kind_that_comes_later_is_applied_when_it_does() {
     on_site("late-crd", |site| async move {
-        let group = format!("{}.example.com", site.ctx.prefix());
-        site.apply(&json!({}), &[gadget(&group, &site.namespace)]).await?;
+        let gadgets = Gadgets::new(&site);
+        site.apply(&json!({}), &[gadgets.one(&site, "v1", "g")]).await?;
         site.until_reasons("Applied", &["DecodingErred"]).await?;
-        let kind = ApiResource::erase::<
-            k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-        >(&());
-        let definitions: Api<DynamicObject> = Api::all_with(site.client.clone(), &kind);
-        let object: DynamicObject = serde_json::from_value(definition(&group))?;
-        definitions.create(&PostParams::default(), &object).await?;
-        site.ctx.made(fleet_e2e::harness::Made {
-            cluster: site.cluster.to_owned(),
-            kind,
-            namespace: None,
-            name: object.name_any(),
-        });
+        gadgets.define(&site, &[("v1", true)]).await?;
         site.soon("available", |work| is(work, "Available", "True")).await?;
         site.remove().await
     });

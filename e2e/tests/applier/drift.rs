@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::site::{SOON, Site, data, drifts, entries, is, on_site, reasons};
+use crate::site::{SOON, Site, data, drifts, entries, is, messages, on_site, reasons};
 
 #[test]
 fn what_is_changed_or_deleted_on_the_member_comes_back_at_once() {
@@ -178,11 +178,17 @@ fn who_keeps_changing_an_object_back_is_named_and_left_alone_for_a_while() {
         let event = site.until_event("ManifestContested").await?;
         let text = event.message.unwrap_or_default();
         ensure!(text.contains("somebody"), "{text}");
+        // It is as it should be for a moment, and does not count.
+        let fought_over = site.until_reasons("Applied", &["ManifestApplyFailed"]).await?;
+        let said = "Failed to apply the manifest (error: failed to apply the manifest: somebody keeps changing the object \
+                    back on the member cluster; let only one of the two manage it)";
+        ensure!(messages(&fought_over, "Applied") == [said], "{fought_over:?}");
         // Now it stays theirs for a while.
         site.tamper("c", &json!({"data": {"a": "5"}})).await?;
         let back = |object: Option<&ConfigMap>| object.and_then(|o| data(o, "a")) == Some("1");
         let fought = wait::until_within(SOON, site.configs(), "c", "overwritten", back).await;
         ensure!(fought.is_err(), "it was overwritten at once");
+        ensure!(reasons(&site.get().await?, "Applied") == ["ManifestApplyFailed"]);
         // A new generation is another matter.
         site.edit(&[site.config("c", &json!({"a": "6"}))]).await?;
         site.soon("applied", |work| is(work, "Available", "True")).await?;

@@ -29,11 +29,11 @@ fn abandoned_objects_stay() {
 #[test]
 fn a_work_made_again_under_its_name_waits_for_the_old_one() {
     on_site("again", |site| async move {
-        // Its end is held up by an object that does not go.
-        let mut anchored = site.config("c", &json!({"a": "1"}));
-        anchored["metadata"]["finalizers"] = json!(["example.com/keep"]);
-        site.apply(&json!({}), &[anchored]).await?;
+        site.apply(&json!({}), &[site.config("c", &json!({"a": "1"}))]).await?;
         site.available().await?;
+        // Its end is held up by an object that does not go.
+        site.tamper("c", &json!({"metadata": {"finalizers": ["example.com/keep"]}}))
+            .await?;
         let old = site.applied_works().get(&site.name).await?.uid();
         site.works().delete(&site.name, &DeleteParams::default()).await?;
         let going = |object: &AppliedWork| object.metadata.deletion_timestamp.is_some();

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_e2e::wait;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::site::{Site, on_site};
+use crate::gadgets::Gadgets;
+use crate::site::{Site, on_own_site};
 
 const OURS: &str = "kubernetes-fleet.io/last-applied-configuration";
 const KUBECTLS: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -146,29 +146,26 @@ async fn compare(site: &Site, theirs: &str, name: &str, case: &Case, group: &str
     wait::until_gone(api(theirs), object).await
 }
 
+/// kubectl applies finalizers too, so the agent is told to.
 #[test]
 fn every_golden_case_ends_as_with_kubectl() {
-    on_site("golden", |mut site| async move {
-        let group = format!("{}.example.com", site.ctx.prefix());
-        let definition: CustomResourceDefinition = serde_json::from_value(crate::apply::definition(&group))?;
-        let definitions: Api<CustomResourceDefinition> = Api::all(site.client.clone());
-        let name = site.ctx.create(site.cluster, definition).await?.name_any();
-        wait::until_present(definitions, &name, "established", |crd| {
-            let conditions = crd.status.as_ref().and_then(|s| s.conditions.as_ref());
-            conditions.is_some_and(|list| list.iter().any(|c| c.type_ == "Established" && c.status == "True"))
-        })
-        .await?;
-        let theirs = site.ctx.another_namespace(site.cluster, "kubectl").await?;
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/golden/merge");
-        let mut cases: Vec<_> = std::fs::read_dir(dir)?.collect::<std::io::Result<_>>()?;
-        cases.sort_by_key(std::fs::DirEntry::path);
-        ensure!(cases.len() > 10, "only {} cases", cases.len());
-        for entry in cases {
-            let name = entry.file_name().to_string_lossy().replace(".json", "");
-            let case: Case = serde_json::from_slice(&std::fs::read(entry.path())?)?;
-            site.name = site.ctx.name(&name);
-            compare(&site, &theirs, &name, &case, &group).await?;
-        }
-        Ok(())
-    });
+    let flag = "--work-applier-keep-finalizers=true";
+    on_own_site("golden", |spec| spec.args.push(flag.into()), all_cases);
+}
+
+async fn all_cases(mut site: Site) -> Result<()> {
+    let gadgets = Gadgets::new(&site);
+    gadgets.define(&site, &[("v1", true)]).await?;
+    let theirs = site.ctx.another_namespace(site.cluster, "kubectl").await?;
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/golden/merge");
+    let mut cases: Vec<_> = std::fs::read_dir(dir)?.collect::<std::io::Result<_>>()?;
+    cases.sort_by_key(std::fs::DirEntry::path);
+    ensure!(cases.len() > 10, "only {} cases", cases.len());
+    for entry in cases {
+        let name = entry.file_name().to_string_lossy().replace(".json", "");
+        let case: Case = serde_json::from_slice(&std::fs::read(entry.path())?)?;
+        site.name = site.ctx.name(&name);
+        compare(&site, &theirs, &name, &case, &gadgets.group).await?;
+    }
+    Ok(())
 }

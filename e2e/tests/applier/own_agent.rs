@@ -125,15 +125,11 @@ fn a_clean_up_that_another_owner_holds_up_is_helped() {
         "stuck",
         |spec| spec.args.push("--deletion-wait-time=1".into()),
         |site| async move {
-            let mut anchored = site.config("anchored", &json!({}));
-            anchored["metadata"]["finalizers"] = json!(["example.com/keep"]);
-            let manifests = [
-                site.config("shared", &json!({})),
-                site.config("alone", &json!({})),
-                anchored,
-            ];
+            let manifests = ["shared", "alone", "anchored"].map(|name| site.config(name, &json!({})));
             site.apply(&json!({"allowCoOwnership": true}), &manifests).await?;
             site.available().await?;
+            site.tamper("anchored", &json!({"metadata": {"finalizers": ["example.com/keep"]}}))
+                .await?;
             // A second owner that exists and never goes: the collector waits for it with us.
             let second: ConfigMap = site.theirs(&site.config("owner", &json!({}))).await?;
             let mut owners_now: Vec<Value> = Vec::new();

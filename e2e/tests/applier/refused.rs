@@ -1,15 +1,17 @@
 //! What the member's API server refuses, and what becomes of it afterwards.
 
 use anyhow::{Context as _, Result, ensure};
+use fleet_api::labels;
 use fleet_e2e::wait;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ResourceQuota};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use crate::site::{is, messages, on_site};
+use crate::site::{config, is, messages, on_site, work};
 
 #[test]
 fn a_change_of_an_immutable_field_is_refused_and_nothing_is_made_again() {
@@ -28,6 +30,83 @@ fn a_change_of_an_immutable_field_is_refused_and_nothing_is_made_again() {
         site.edit(&[web]).await?;
         site.available().await?;
         ensure!(site.all::<Deployment>().get("web").await?.uid() == before);
+        site.remove().await
+    });
+}
+
+/// Also of a hub that did not look, or has written the Work before it did.
+#[test]
+fn a_work_that_came_out_of_a_namespace_brings_nothing_elsewhere() {
+    on_site("bounds", |site| async move {
+        let other = site.ctx.another_namespace(site.cluster, "other").await?;
+        let role = |name: &str, namespace: Option<&str>| {
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": site.ctx.name(name), "namespace": namespace}, "rules": [],
+            })
+        };
+        let mut nowhere = site.config("nowhere", &json!({}));
+        nowhere["metadata"] = json!({"name": "nowhere"});
+        let manifests = [
+            site.config("inside", &json!({})),
+            config(&other, "outside", &json!({})),
+            role("wide", None),
+            role("hidden", Some(&site.namespace)),
+            nowhere,
+            site.config("x?dryRun=All", &json!({})),
+        ];
+        let limits = [
+            json!({labels::PARENT_PLACEMENT_NAMESPACE: site.namespace}),
+            json!({labels::ENVELOPE_TYPE: "ResourceEnvelope", labels::ENVELOPE_NAMESPACE: site.namespace}),
+        ];
+        let leaves = format!(
+            "the object is not of namespace {:?}, which a ResourcePlacement or ResourceEnvelope of that namespace cannot leave",
+            site.namespace
+        );
+        let hidden = format!(
+            "ClusterRole is cluster-scoped in the member cluster, but the manifest is of namespace {:?}",
+            site.namespace
+        );
+        for limit in limits {
+            let mut work = work(&site.name, &json!({}), &manifests)?;
+            work.metadata.labels = serde_json::from_value(limit)?;
+            site.ctx.create_in("hub", &site.hub_namespace, work).await?;
+            let erred = "DecodingErred";
+            let found = site
+                .until_reasons("Applied", &["Applied", erred, erred, erred, erred, erred])
+                .await?;
+            let said = messages(&found, "Applied");
+            let expected = [
+                &*leaves,
+                &leaves,
+                &hidden,
+                "ConfigMap is namespaced in the member cluster, but the manifest has no namespace",
+                "no object can have the name \"x?dryRun=All\"",
+            ];
+            for (said, text) in said[1..].iter().zip(expected) {
+                let whole = format!("Failed to apply the manifest (error: failed to decode manifest: {text})");
+                ensure!(*said == whole, "{said}");
+            }
+            let outside: Api<ConfigMap> = Api::namespaced(site.client.clone(), &other);
+            ensure!(outside.get_opt("outside").await?.is_none());
+            let roles: Api<ClusterRole> = Api::all(site.client.clone());
+            for name in ["wide", "hidden"] {
+                ensure!(roles.get_opt(&site.ctx.name(name)).await?.is_none(), "{name}");
+            }
+            site.configs().get("inside").await?;
+            site.remove().await?;
+        }
+        // The same kinds of a Work that came out of no namespace, but for what is wrong in itself.
+        site.apply(&json!({}), &manifests).await?;
+        let applied = [
+            "Applied",
+            "Applied",
+            "Applied",
+            "DecodingErred",
+            "DecodingErred",
+            "DecodingErred",
+        ];
+        site.until_reasons("Applied", &applied).await?;
         site.remove().await
     });
 }

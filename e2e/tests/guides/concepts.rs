@@ -61,7 +61,7 @@ fn a_completed_placement_is_described_as_in_the_guide() {
 }
 
 /// Labels on the fleet's own members, for as long as a story lasts.
-async fn label(ctx: &Ctx, member: &str, labels: &Value) -> Result<()> {
+pub(crate) async fn label(ctx: &Ctx, member: &str, labels: &Value) -> Result<()> {
     let api: Api<MemberCluster> = Api::all(ctx.hub().await?);
     let patch = Patch::Merge(json!({ "metadata": { "labels": labels } }));
     api.patch(member, &PatchParams::default(), &patch).await?;

@@ -7,3 +7,4 @@
 mod concepts;
 mod member_namespace;
 mod sample;
+mod staged;

@@ -24,7 +24,7 @@ async fn taint(ctx: &Ctx, member: &str, taints: &Value) -> Result<()> {
 #[test]
 fn a_terminating_member_namespace_reads_as_in_the_guide_and_heals() {
     scenario("guide-sync", |ctx| async move {
-        let namespace = ctx.namespace("hub").await?;
+        let (namespace, own) = (ctx.namespace("hub").await?, ctx.another_namespace("hub", "own").await?);
         taint(&ctx, "member-2", &json!([{ "key": "away", "effect": "NoSchedule" }])).await?;
         // Terminating, with everything in it: nobody is there to take it away.
         ctx.fleet().stop_process(CLEANER).await?;
@@ -48,14 +48,14 @@ fn a_terminating_member_namespace_reads_as_in_the_guide_and_heals() {
         ];
         sample::shows(&printed, include_str!("samples/terminating.yaml"), &names)?;
 
-        // The same pattern for a namespaced placement.
+        // The same pattern for a namespaced placement. In a namespace of its own, or both would bring the same object.
         let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "settings" } }))?;
-        ctx.create_in("hub", &namespace, map).await?;
+        ctx.create_in("hub", &own, map).await?;
         let inside = json!({
             "policy": { "placementType": "PickN", "numberOfClusters": 1 },
             "resourceSelectors": [core_selector("ConfigMap", "settings")],
         });
-        let rp = Rp::create(&ctx, &namespace, "rp1", &inside).await?;
+        let rp = Rp::create(&ctx, &own, "rp1", &inside).await?;
         rp.until_says(&[
             "WorkSynchronized=False WorkNotSynchronizedYet: There are 1 cluster(s) which have not finished \
                          creating or updating work(s) yet",

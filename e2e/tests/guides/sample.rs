@@ -74,8 +74,8 @@ fn event(line: &str) -> String {
 
 /// `kubectl get -o yaml`: spec and status, as values. Names come before parsing, since long lines are folded.
 pub(crate) fn shows(printed: &str, sample: &str, names: &[(&str, &str)]) -> Result<()> {
-    let mut found: Value = serde_yaml_ng::from_str(printed)?;
-    let mut wanted: Value = serde_yaml_ng::from_str(sample)?;
+    let mut found: Value = serde_saphyr::from_str(printed)?;
+    let mut wanted: Value = serde_saphyr::from_str(sample)?;
     let fields = found.as_object_mut().context("an object")?;
     fields.retain(|field, _| field == "spec" || field == "status");
     for value in [&mut found, &mut wanted] {
@@ -84,8 +84,8 @@ pub(crate) fn shows(printed: &str, sample: &str, names: &[(&str, &str)]) -> Resu
     ensure!(
         found == wanted,
         "sample:\n{}\nfound:\n{}",
-        serde_yaml_ng::to_string(&wanted)?,
-        serde_yaml_ng::to_string(&found)?
+        serde_saphyr::to_string(&wanted)?,
+        serde_saphyr::to_string(&found)?
     );
     Ok(())
 }
@@ -94,12 +94,95 @@ fn blind(value: &mut Value, names: &[(&str, &str)]) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(|value| blind(value, names)),
         Value::Object(fields) => {
-            if let Some(time) = fields.get_mut("lastTransitionTime") {
-                *time = Value::from("<time>");
+            for name in ["lastTransitionTime", "startTime"] {
+                if let Some(time) = fields.get_mut(name) {
+                    *time = Value::from("<time>");
+                }
             }
             fields.values_mut().for_each(|value| blind(value, names));
         }
         Value::String(text) => *text = rename(text, names),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// A part of `kubectl describe`, as guides show it: these lines, one after the other.
+pub(crate) fn describes_part(printed: &str, sample: &str, names: &[(&str, &str)]) -> Result<()> {
+    let lines = |text: &str| text.lines().map(field).collect::<Vec<_>>();
+    let (found, wanted) = (lines(&rename(printed, names)), lines(sample));
+    let is_there = found.windows(wanted.len()).any(|part| part == wanted);
+    ensure!(
+        is_there,
+        "sample:\n{}\n\nfound:\n{}",
+        wanted.join("\n"),
+        found.join("\n")
+    );
+    Ok(())
+}
+
+/// A part of `kubectl get -o yaml`, as guides show it: the fields of the sample. Lists are shown as a whole, unless `...` is
+/// their last entry.
+pub(crate) fn shows_part(printed: &str, sample: &str, names: &[(&str, &str)]) -> Result<()> {
+    let mut found: Value = serde_saphyr::from_str(printed)?;
+    let mut wanted: Value = serde_saphyr::from_str(sample)?;
+    for value in [&mut found, &mut wanted] {
+        blind(value, names);
+    }
+    let part = cut(&found, &wanted);
+    ensure!(
+        part == wanted,
+        "sample:\n{}\nfound:\n{}",
+        serde_saphyr::to_string(&wanted)?,
+        serde_saphyr::to_string(&part)?
+    );
+    Ok(())
+}
+
+/// What there is of the fields that somebody asks for.
+fn cut(found: &Value, wanted: &Value) -> Value {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => {
+            let asked = wanted
+                .iter()
+                .filter_map(|(name, wanted)| Some((name.clone(), cut(found.get(name)?, wanted))));
+            Value::Object(asked.collect())
+        }
+        (Value::Array(found), Value::Array(wanted)) if wanted.last().is_some_and(|last| last == "...") => {
+            let shown = found.iter().take(wanted.len() - 1).cloned();
+            Value::Array(shown.chain([Value::from("...")]).collect())
+        }
+        _ => found.clone(),
+    }
+}
+
+/// A table: its heads, and the cells below them. Ages are not compared; a cell may be empty.
+pub(crate) fn tabulates(printed: &str, sample: &str, names: &[(&str, &str)]) -> Result<()> {
+    let (found, wanted) = (cells(printed, names), cells(sample, &[]));
+    ensure!(found == wanted, "sample: {wanted:#?}\nfound: {found:#?}");
+    Ok(())
+}
+
+fn cells(table: &str, names: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let mut lines = table.lines();
+    let head = lines.next().unwrap_or_default();
+    let starts: Vec<_> = head
+        .match_indices(|c: char| c != ' ')
+        .map(|(at, _)| at)
+        .filter(|at| *at == 0 || head[..*at].ends_with(' '))
+        .collect();
+    let row = |line: &str| {
+        let ends = starts.iter().skip(1).copied().chain([usize::MAX]);
+        let cells = starts.iter().zip(ends).map(|(start, end)| {
+            let (start, end) = (line.len().min(*start), line.len().min(end));
+            rename(line[start..end].trim(), names)
+        });
+        cells.collect::<Vec<_>>()
+    };
+    let mut rows = vec![row(head)];
+    rows.extend(lines.filter(|line| !line.is_empty()).map(|line| {
+        let mut cells = row(line);
+        cells.pop();
+        cells
+    }));
+    rows
 }

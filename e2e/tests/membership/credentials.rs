@@ -3,7 +3,10 @@
 use std::process::Stdio;
 
 use anyhow::{Result, ensure};
+use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
+use fleet_api::placement::Work;
 use fleet_e2e::agents;
+use fleet_e2e::cluster::certs::Pki;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::members::{Member, last_beat, membership, of};
 use fleet_e2e::now;
@@ -11,9 +14,10 @@ use fleet_e2e::proxy::Proxy;
 use fleet_e2e::scripted_member::{ScriptedMember, hello};
 use fleet_proto::convert::RejectCode;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, ResourceExt as _};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -119,6 +123,122 @@ fn a_session_ends_with_its_token_and_a_fresh_one_carries_on() {
         member.write_token(&member.token().await?)?;
         let after = member.next_beat().await?;
         ensure!(membership(&after) == membership(&before), "it joined again: {after:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_agent_joins_with_a_client_certificate() {
+    scenario("by-cert", |ctx| async move {
+        let member = Member::create_user(&ctx, "m").await?;
+        member.ready().await?;
+        ctx.start_process(member.agent_with_certificate("member-1").await?)
+            .await?;
+        member.joined().await?;
+        // What it reads, it reads with the certificate as well.
+        let imc = member.ready().await?;
+        ensure!(imc.metadata.uid.is_some(), "{imc:?}");
+        let mc = member.next_beat().await?;
+        ensure!(of(&mc, "Healthy").is_some_and(|c| c.status == "True"), "{mc:?}");
+        member.delete().await?;
+        member.until_gone().await
+    });
+}
+
+#[test]
+fn a_client_certificate_of_a_foreign_ca_is_presented_and_refused() {
+    scenario("foreign-cert", |ctx| async move {
+        let member = Member::create_user(&ctx, "m").await?;
+        let address = member.address().await?;
+        let authorities = tempfile::tempdir()?;
+        let foreign = Pki::create(&authorities.path().join("foreign"), "foreign")?;
+        let open = async |(certificate, key): (String, String)| -> Result<()> {
+            let mut stream = ScriptedMember::dial_with(&address, None, Some((&certificate, &key))).await?;
+            stream.open(hello(&member.name)).await?;
+            Ok(())
+        };
+        // For the right user, of the wrong authority: the handshake ends. The caller may meet a closed connection before
+        // the alert that says why; the hub agent's log has the reason.
+        let refused = open(foreign.client(&member.account)?).await;
+        ensure!(refused.is_err(), "a certificate of a foreign authority was let in");
+        let log = ctx.fleet().log_path(agents::HUB_AGENT);
+        fleet_e2e::wait::until_log(&log, "invalid peer certificate: UnknownIssuer").await?;
+        // Of the right authority, for another user.
+        let other = Pki::open(&ctx.fleet().dir().join("pki").join("hub")).client("somebody")?;
+        let why = open(other)
+            .await
+            .map_or_else(|error| format!("{error:#}"), |()| "let in".to_owned());
+        ensure!(why.contains("PermissionDenied"), "{why}");
+        open(member.certificate()?).await
+    });
+}
+
+#[test]
+fn a_members_credential_reads_its_own_and_writes_nothing() {
+    scenario("read-only", |ctx| async move {
+        let (a, b) = (Member::create(&ctx, "a").await?, Member::create(&ctx, "b").await?);
+        a.ready().await?;
+        b.ready().await?;
+        let hub = ctx.hub().await?;
+        for member in [&a, &b] {
+            fleet_e2e::hostile::work(&hub, &member.namespace(), "w", 0).await?;
+        }
+        // The very identity that the chart's agent uses, on a hub whose rights are the chart's.
+        let kubeconfig = agents::kubeconfig_of(ctx.fleet(), "hub", &a.account, &a.account).await?;
+        let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let client = Client::try_from(config)?;
+        let works = Api::<Work>::namespaced(client.clone(), &a.namespace());
+        let internals = Api::<InternalMemberCluster>::namespaced(client.clone(), &a.namespace());
+        // The rights come with the RoleBinding, a moment after the namespace.
+        fleet_e2e::wait::until_present(works.clone(), "w", "readable", |_| true).await?;
+        internals.get(&a.name).await?;
+
+        let (params, create, delete) = (PatchParams::default(), PostParams::default(), DeleteParams::default());
+        let status = Patch::Merge(json!({"status": {"conditions": []}}));
+        let finalizers = Patch::Merge(json!({"metadata": {"finalizers": []}}));
+        let members = Api::<MemberCluster>::all(client.clone());
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), &a.namespace());
+        let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "c"}}))?;
+        let copy: Work = serde_json::from_value(json!({"metadata": {"name": "mine"}, "spec": {}}))?;
+        let theirs = Api::<Work>::namespaced(client.clone(), &b.namespace());
+        let secrets = Api::<Secret>::namespaced(client.clone(), agents::NAMESPACE);
+        let attempts = [
+            ("Work status", works.patch_status("w", &params, &status).await.err()),
+            ("Work finalizers", works.patch("w", &params, &finalizers).await.err()),
+            ("a new Work", works.create(&create, &copy).await.err()),
+            ("no Work", works.delete("w", &delete).await.err()),
+            (
+                "its own state",
+                internals.patch(&a.name, &params, &finalizers).await.err(),
+            ),
+            (
+                "its own status",
+                internals.patch_status(&a.name, &params, &status).await.err(),
+            ),
+            (
+                "MemberCluster",
+                members.patch(&a.name, &params, &finalizers).await.err(),
+            ),
+            (
+                "MemberCluster status",
+                members.patch_status(&a.name, &params, &status).await.err(),
+            ),
+            ("a ConfigMap", maps.create(&create, &map).await.err()),
+            ("another's Works", theirs.list(&ListParams::default()).await.err()),
+            (
+                "another's status",
+                theirs.patch_status("w", &params, &status).await.err(),
+            ),
+            ("Secrets", secrets.list(&ListParams::default()).await.err()),
+        ];
+        for (what, error) in attempts {
+            let code = match &error {
+                Some(kube::Error::Api(answer)) => answer.code,
+                _ => 0,
+            };
+            ensure!(code == 403, "{what}: {error:?}");
+        }
         Ok(())
     });
 }

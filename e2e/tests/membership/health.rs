@@ -6,9 +6,11 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::MemberCluster;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::members::{Member, SILENCE, last_beat, membership, of, of_agent};
+use fleet_e2e::now;
 use fleet_e2e::proxy::Proxy;
 use fleet_e2e::wait;
-use kube::api::DynamicObject;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::json;
 
 use crate::profile::profiles;
@@ -156,6 +158,51 @@ fn a_frozen_agent_falls_silent_and_goes_on_when_it_thaws() {
         ctx.fleet().resume(&process).await?;
         member.next_beat().await?;
         member.until_condition("Healthy", "True").await?;
+        Ok(())
+    });
+}
+
+/// Puts a time on the agent's entry of an object.
+fn stamp(at: jiff::Timestamp) -> Patch<()> {
+    let operations = json!([
+        { "op": "replace", "path": "/status/agentStatus/0/lastReceivedHeartbeat", "value": at },
+    ]);
+    Patch::Json(serde_json::from_value(operations).expect("a JSON patch"))
+}
+
+#[test]
+fn a_heartbeat_from_the_future_is_overwritten_and_hides_no_silence() {
+    scenario("future", |ctx| async move {
+        let member = Member::create(&ctx, "m").await?;
+        let mut scripted = member.join_scripted().await?;
+        let (members, internals) = (member.api().await?, member.internals().await?);
+        // As a hub agent leaves it whose clock was an hour ahead.
+        let ahead = Timestamp::from_second(now().as_second() + 3_600)?;
+        let set = async || -> Result<()> {
+            members
+                .patch_status(&member.name, &PatchParams::default(), &stamp(ahead))
+                .await?;
+            internals
+                .patch_status(&member.name, &PatchParams::default(), &stamp(ahead))
+                .await?;
+            Ok(())
+        };
+        set().await?;
+        let right = |mc: &MemberCluster| last_beat(mc).is_some_and(|at| at <= now() + SignedDuration::from_secs(5));
+        let beating = async {
+            loop {
+                scripted.beat().await;
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        };
+        tokio::select! {
+            seen = member.until("the time of now", right) => { seen?; }
+            () = beating => {}
+        }
+        // The same again, and then silence: it is noticed all the same.
+        set().await?;
+        drop(scripted);
+        member.until_condition("Healthy", "Unknown").await?;
         Ok(())
     });
 }

@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use fleet_api::cluster::ClusterState;
+use fleet_api::conditions::Status;
 use fleet_api::placement::Work;
+use fleet_core::session::Outcome;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::members::Member;
 use fleet_e2e::scripted_member::condition;
 use fleet_e2e::wait;
-use fleet_proto::convert::{MemberMessage, Outcome, Status};
+use fleet_proto::convert::MemberMessage;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

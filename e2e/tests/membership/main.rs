@@ -9,5 +9,6 @@ mod leave;
 mod profile;
 mod properties;
 mod refusals;
+mod renewal;
 mod reports;
 mod sessions;

@@ -4,27 +4,33 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use fleet_api::cluster::PropertyValue;
+use fleet_api::conditions::Status;
+use fleet_core::session::Outcome;
+use fleet_core::session::cluster::PropertiesReport;
+use fleet_core::session::condition::ReportedCondition;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::members::{Member, of, of_agent};
 use fleet_e2e::now;
 use fleet_e2e::refusal::{Rule, allow, refuse};
 use fleet_e2e::scripted_member::{ScriptedMember, condition};
-use fleet_proto::convert::{Condition, HubMessage, MemberMessage, Outcome, Properties, PropertyValue, Status};
+use fleet_proto::convert::{HubMessage, MemberMessage};
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-fn properties(member: &ScriptedMember, list: &[(&str, &str)], conditions: Vec<Condition>) -> MemberMessage {
+fn properties(member: &ScriptedMember, list: &[(&str, &str)], conditions: Vec<ReportedCondition>) -> MemberMessage {
     // A clock that is ten minutes ahead.
     let observed_at = now() + SignedDuration::from_mins(10);
     let entry = |(name, value): &(&str, &str)| {
         let value = PropertyValue {
             value: (*value).to_owned(),
-            observed_at,
+            observation_time: Time(observed_at),
         };
         ((*name).to_owned(), value)
     };
-    MemberMessage::Properties(Properties {
+    MemberMessage::Properties(PropertiesReport {
         imc_uid: member.imc_uid.clone(),
         imc_generation: member.imc_generation,
         properties: list.iter().map(entry).collect::<BTreeMap<_, _>>(),

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use fleet_api::labels;
 use fleet_api::placement::{
     ClusterResourceBinding, ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot, ResourceSnapshot,
-    SchedulingPolicySnapshot,
+    SchedulingPolicySnapshot, Work,
 };
 use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, Rp, config_map, core_selector, furnished, nothing, seen, spec, whole_namespace};
@@ -187,5 +188,31 @@ fn a_namespace_goes_with_the_placements_in_it() {
         api.delete(&namespace, &DeleteParams::default()).await?;
         rp.until_works("no Work", <[_]>::is_empty).await?;
         fleet_e2e::wait::until_gone(api, &namespace).await
+    });
+}
+
+#[test]
+fn a_work_without_a_binding_goes_only_if_its_binding_was_seen_to_go() {
+    scenario("end-late", |ctx| async move {
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        furnished(&ctx).await?;
+        let crp = Crp::create(&ctx, "crp", &spec(&whole_namespace(ctx.prefix()), &cast.everywhere())).await?;
+        crp.until_available(0).await?;
+        let binding = crp.binding(&cast.name("a")).await?.name_any();
+        crp.remove().await?;
+        // One comes from a backup, before its binding; one is made by a request that nobody waited for any more.
+        let member = cast.member("a");
+        let works: Api<Work> = Api::namespaced(ctx.hub().await?, &member.namespace());
+        for (name, of) in [("restored", "not-yet-restored"), ("late", binding.as_str())] {
+            let labels = json!({ labels::PARENT_BINDING: of, labels::PARENT_PLACEMENT: ctx.name("crp") });
+            let work =
+                json!({ "metadata": { "name": name, "labels": labels }, "spec": { "workload": { "manifests": [] } } });
+            ctx.create_in::<Work>("hub", &member.namespace(), serde_json::from_value(work)?)
+                .await?;
+        }
+        fleet_e2e::wait::until_gone(works.clone(), "late").await?;
+        let restored = works.get("restored").await?;
+        ensure!(restored.metadata.deletion_timestamp.is_none(), "{restored:?}");
+        Ok(())
     });
 }

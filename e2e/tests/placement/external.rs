@@ -13,13 +13,10 @@ fn external(selector: &Value, policy: &Value) -> Value {
     json!({ "resourceSelectors": [selector], "policy": policy, "strategy": { "type": "External" } })
 }
 
-async fn waits_for_a_run<S: Scope>(placement: &Placement<S>, run: &str) -> Result<()> {
-    let line = format!(
-        "RolloutStarted=Unknown RolloutControlledByExternalController: Rollout is controlled by an external controller and \
-         no resource snapshot name is observed across clusters. To determine rollout status, check the {run} resources with \
-         spec.placementName matching this placement"
-    );
-    let status = placement.until_says(&[&line]).await?;
+async fn waits_for_a_run<S: Scope>(placement: &Placement<S>) -> Result<()> {
+    let line = "RolloutStarted=Unknown RolloutControlledByExternalController: Rollout is controlled by an external \
+                controller and no resource snapshot name is observed across clusters, probably rollout has not started yet";
+    let status = placement.until_says(&[line]).await?;
     ensure!(status.conditions.len() == 2, "{:#?}", lines(&status.conditions));
     ensure!(status.observed_resource_index.is_empty(), "{status:?}");
     ensure!(status.selected_resources.is_empty(), "{status:?}");
@@ -51,8 +48,8 @@ fn without_a_run_nothing_is_frozen_and_nothing_rolls_out() {
             &external(&core_selector("ConfigMap", "settings"), &cast.everywhere()),
         )
         .await?;
-        waits_for_a_run(&crp, "ClusterStagedUpdateRun").await?;
-        waits_for_a_run(&rp, "StagedUpdateRun").await?;
+        waits_for_a_run(&crp).await?;
+        waits_for_a_run(&rp).await?;
         let before = crp.get().await?;
         // Edits of what is selected change nothing until a run takes them.
         let maps: Api<ConfigMap> = Api::namespaced(ctx.hub().await?, &namespace);

@@ -13,4 +13,5 @@ mod report_back;
 mod selection;
 mod snapshots;
 mod status;
+mod tenant;
 mod triggers;

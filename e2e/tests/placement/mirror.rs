@@ -59,6 +59,7 @@ fn a_namespace_has_a_copy_of_its_placements_status() {
             owners.len() == 1 && owners[0].name == crp.name && owners[0].controller == Some(true),
             "{owners:?}"
         );
+        ensure!(owners[0].block_owner_deletion == Some(true), "{owners:?}");
 
         // Its columns.
         let printed = ctx.kubectl("hub")?.ok(&["get", "crps", "-n", &namespace]).await?;

@@ -6,6 +6,7 @@ use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{Crp, Placement, Rp, core_selector, spec};
 use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::wait;
+use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::{Event, Service};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
@@ -25,27 +26,28 @@ fn to_original() -> Value {
     json!({ "type": "Mirror", "destination": "OriginalResource" })
 }
 
-fn address(ip: &str) -> Value {
-    json!({ "loadBalancer": { "ingress": [{ "ip": ip, "ipMode": "VIP" }] } })
+fn ran_at(hour: u32) -> Value {
+    json!({ "lastScheduleTime": format!("2026-01-01T{hour:02}:00:00Z") })
 }
 
-/// A Service to which a cloud gives an address; here that is the test.
-async fn balanced(ctx: &Ctx, namespace: &str) -> Result<()> {
-    let service = json!({
-        "metadata": { "name": "web" }, "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] },
-    });
-    ctx.create_in("hub", namespace, object::<Service>(service)?).await?;
+/// A CronJob that no controller runs: it is suspended, and the test says when it ran.
+async fn suspended(ctx: &Ctx, namespace: &str) -> Result<()> {
+    let pod = json!({ "restartPolicy": "Never", "containers": [{ "name": "main", "image": "example.com/image:1" }] });
+    let job = json!({ "metadata": { "name": "web" }, "spec": {
+        "schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": { "spec": { "template": { "spec": pod } } },
+    } });
+    ctx.create_in("hub", namespace, object::<CronJob>(job)?).await?;
     Ok(())
 }
 
-async fn services(ctx: &Ctx, cluster: &str, namespace: &str) -> Result<Api<Service>> {
+async fn jobs(ctx: &Ctx, cluster: &str, namespace: &str) -> Result<Api<CronJob>> {
     Ok(Api::namespaced(ctx.client(cluster).await?, namespace))
 }
 
 async fn until_shown(ctx: &Ctx, namespace: &str, status: &Value) -> Result<()> {
     let what = format!("status {status}");
-    wait::until_present(services(ctx, "hub", namespace).await?, "web", &what, |service| {
-        serde_json::to_value(&service.status).is_ok_and(|shown| shown == *status)
+    wait::until_present(jobs(ctx, "hub", namespace).await?, "web", &what, |job| {
+        serde_json::to_value(&job.status).is_ok_and(|shown| shown == *status)
     })
     .await?;
     Ok(())
@@ -59,14 +61,14 @@ fn said(events: &[Event], reason: &str) -> Vec<String> {
 /// On a real member: what it says first, what it says next, and that nothing is written in between.
 async fn follows<S: Scope>(ctx: &Ctx, namespace: &str, placement: &Placement<S>) -> Result<()> {
     placement.until_step("Applied", "True").await?;
-    let there = services(ctx, "member-1", namespace).await?;
-    for ip in ["192.0.2.1", "192.0.2.2"] {
+    let there = jobs(ctx, "member-1", namespace).await?;
+    for hour in [1, 2] {
         wait::until_present(there.clone(), "web", "placed", |_| true).await?;
-        let given = json!({ "status": address(ip) });
+        let given = json!({ "status": ran_at(hour) });
         there
             .patch_status("web", &PatchParams::default(), &Patch::Merge(given))
             .await?;
-        until_shown(ctx, namespace, &address(ip)).await?;
+        until_shown(ctx, namespace, &ran_at(hour)).await?;
     }
     let events = placement.events().await?;
     ensure!(said(&events, NOT_REPORTED).is_empty(), "{events:?}");
@@ -77,7 +79,7 @@ async fn follows<S: Scope>(ctx: &Ctx, namespace: &str, placement: &Placement<S>)
 fn an_original_shows_the_status_that_its_only_cluster_gives_it() {
     scenario("report", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        balanced(&ctx, &namespace).await?;
+        suspended(&ctx, &namespace).await?;
         let one = json!({ "placementType": "PickFixed", "clusterNames": ["member-1"] });
         let spec = reporting(&json!([core_selector("Namespace", &namespace)]), &one, &to_original());
         let crp = Crp::create(&ctx, "crp", &spec).await?;
@@ -90,9 +92,13 @@ fn an_original_of_a_namespaced_placement_does_so_too() {
     scenario("report-inside", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         ctx.namespace("member-1").await?;
-        balanced(&ctx, &namespace).await?;
+        suspended(&ctx, &namespace).await?;
         let one = json!({ "placementType": "PickFixed", "clusterNames": ["member-1"] });
-        let spec = reporting(&json!([core_selector("Service", "web")]), &one, &to_original());
+        let spec = reporting(
+            &json!([{ "group": "batch", "version": "v1", "kind": "CronJob", "name": "web" }]),
+            &one,
+            &to_original(),
+        );
         let rp = Rp::create(&ctx, &namespace, "rp", &spec).await?;
         follows(&ctx, &namespace, &rp).await
     });
@@ -102,9 +108,9 @@ fn an_original_of_a_namespaced_placement_does_so_too() {
 fn only_placements_on_one_cluster_report_to_the_original() {
     scenario("report-one", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        balanced(&ctx, &namespace).await?;
+        suspended(&ctx, &namespace).await?;
         let (both, cast) = (["a", "b"], Cast::new(&ctx, &["a", "b"]).await?);
-        cast.show("Service", &address("192.0.2.9"));
+        cast.show("CronJob", &ran_at(9));
         let selectors = json!([core_selector("Namespace", &namespace)]);
         let end = "cannot back-report status to original resources; use PickFixed with one cluster, PickN with \
                    numberOfClusters 1, or the destination WorkAPI";
@@ -144,9 +150,9 @@ fn only_placements_on_one_cluster_report_to_the_original() {
             crp.until_step("Applied", "True").await?;
             quiet.push(crp);
         }
-        let untouched = services(&ctx, "hub", &namespace).await?.get("web").await?;
+        let untouched = jobs(&ctx, "hub", &namespace).await?.get("web").await?;
         let status = serde_json::to_value(&untouched.status)?;
-        ensure!(status == json!({ "loadBalancer": {} }), "{status}");
+        ensure!(status == json!({}), "{status}");
         for crp in quiet {
             let events = crp.events().await?;
             ensure!(said(&events, NOT_REPORTED).is_empty(), "{events:?}");
@@ -160,15 +166,43 @@ fn only_placements_on_one_cluster_report_to_the_original() {
             .await?;
         refused[1].until_works("one Work", |works| works.len() == 1).await?;
         cast.act(&both, Act::Broken);
-        cast.show("Service", &address("192.0.2.10"));
+        cast.show("CronJob", &ran_at(10));
         refused[1].until_step("Applied", "False").await?;
-        let status = services(&ctx, "hub", &namespace).await?.get("web").await?.status;
+        let status = jobs(&ctx, "hub", &namespace).await?.get("web").await?.status;
         ensure!(
-            serde_json::to_value(&status)? != address("192.0.2.10"),
+            serde_json::to_value(&status)? != ran_at(10),
             "reported of what is not applied"
         );
         cast.act(&both, Act::Available);
-        until_shown(&ctx, &namespace, &address("192.0.2.10")).await
+        until_shown(&ctx, &namespace, &ran_at(10)).await
+    });
+}
+
+#[test]
+fn a_status_that_others_trust_is_never_written_and_that_is_said() {
+    scenario("report-trust", |ctx| async move {
+        let namespace = ctx.namespace("hub").await?;
+        let service = json!({
+            "metadata": { "name": "web" }, "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] },
+        });
+        ctx.create_in("hub", &namespace, object::<Service>(service)?).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        cast.show(
+            "Service",
+            &json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.1", "ipMode": "VIP" }] } }),
+        );
+        let selectors = json!([core_selector("Namespace", &namespace)]);
+        let crp = Crp::create(&ctx, "crp", &reporting(&selectors, &cast.only(&["a"]), &to_original())).await?;
+        let events = said(&crp.until_event(NOT_REPORTED).await?, NOT_REPORTED);
+        let expected = format!(
+            "Cannot report status back to Service \"web\" in namespace \"{namespace}\": others on the hub trust the status of \
+             this kind, so it is never written; use the destination WorkAPI"
+        );
+        ensure!(events == [expected], "{events:?}");
+        let services: Api<Service> = Api::namespaced(ctx.hub().await?, &namespace);
+        let status = serde_json::to_value(&services.get("web").await?.status)?;
+        ensure!(status == json!({ "loadBalancer": {} }), "{status}");
+        Ok(())
     });
 }
 

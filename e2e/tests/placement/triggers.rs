@@ -97,6 +97,11 @@ fn what_does_not_concern_a_placement_writes_nothing() {
         ctx.create("hub", made).await?;
         let crp = Crp::create(&ctx, "crp", &spec(&whole_namespace(&namespace), &nowhere())).await?;
         crp.until_step("Scheduled", "True").await?;
+        // The placement may say so a moment before the snapshot does.
+        crp.until_made("has decided", |list: &[ClusterSchedulingPolicySnapshot]| {
+            list.iter().all(|snapshot| snapshot.status.is_some())
+        })
+        .await?;
         let labelled = crp
             .patch(&json!({ "metadata": { "labels": { "edited": "yes" } } }))
             .await?;

@@ -1,12 +1,17 @@
 //! Flags of the hub agent that concern placements.
 
 use anyhow::{Context as _, ensure};
-use fleet_api::placement::{ClusterResourceSnapshot, ResourceSnapshot, SchedulingPolicySnapshot};
-use fleet_e2e::agents::with_hub_flags;
+use fleet_api::placement::{ClusterResourceSnapshot, ResourceEnvelope, ResourceSnapshot, SchedulingPolicySnapshot};
+use fleet_e2e::agents::{with_hub_flags, with_hub_values};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::{Crp, Rp, config_map, core_selector, furnished, nowhere, selected, spec, whole_namespace};
+use fleet_e2e::placements::{
+    Crp, Rp, bound, config_map, core_selector, furnished, nowhere, rolling, selected, spec, whole_namespace,
+};
 use fleet_e2e::played::Cast;
+use fleet_e2e::tenant::Tenant;
+use fleet_e2e::wait;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
@@ -161,5 +166,74 @@ fn without_their_flag_namespaced_placements_cause_nothing() {
         .await?;
         made.context("it was made")?.until_available(0).await?;
         Ok(())
+    });
+}
+
+/// Nobody checks that whoever wraps a RoleBinding or patches one has the rights that it grants.
+#[test]
+fn rights_come_out_of_a_namespace_only_if_the_operator_allows_it() {
+    scenario("flag-rbac", |ctx| async move {
+        let tenant = Tenant::new(&ctx).await?;
+        let namespace = tenant.namespace.clone();
+        let group = "rbac.authorization.k8s.io";
+        let grant = json!({
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+            "metadata": { "name": "grant", "namespace": namespace },
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "edit" },
+            "subjects": [{ "apiGroup": group, "kind": "User", "name": tenant.name }],
+        });
+        let body = json!({ "data": { "grant": grant } });
+        tenant.create::<ResourceEnvelope>("env", body).await?;
+        let selector = json!([{
+            "group": "placement.kubernetes-fleet.io", "version": "v1beta1", "kind": "ResourceEnvelope", "name": "env",
+        }]);
+        let at_once = rolling(&json!("100%"), &json!("100%"));
+        let there: Api<RoleBinding> = Api::namespaced(ctx.client("member-1").await?, &namespace);
+        let forbidding = json!({ "forbidRBACInNamespacedPlacements": true });
+        with_hub_values(ctx.fleet(), &forbidding, &[] as &[&str], async || {
+            let rp = tenant.place(&ctx.name("rp"), &selector, "member-1", &at_once).await?;
+            let text = format!(
+                "Failed to synchronize the work to the latest: RoleBinding \"grant\" in namespace \"{namespace}\" would grant \
+                 rights on members, which this hub does not allow in what is placed by a ResourcePlacement; have an \
+                 administrator place it by a ClusterResourcePlacement"
+            );
+            rp.until_bindings("refused", |all| {
+                let said = all.first().and_then(|binding| bound(binding, "WorkSynchronized"));
+                said.is_some_and(|c| c.status == "False" && c.message == text)
+            })
+            .await?;
+            ensure!(rp.works().await?.is_empty() && there.get_opt("grant").await?.is_none());
+            Ok(())
+        })
+        .await?;
+        // By design, unless the operator says otherwise.
+        wait::until_present(there, "grant", "placed", |_| true).await?;
+        tenant.is_powerless().await
+    });
+}
+
+#[test]
+fn without_their_flag_namespaced_placements_can_still_be_deleted() {
+    scenario("flag-end", |ctx| async move {
+        let namespace = furnished(&ctx).await?;
+        let cast = Cast::new(&ctx, &["a"]).await?;
+        let inside = spec(&json!([core_selector("ConfigMap", "settings")]), &cast.everywhere());
+        let (gone, kept) = (
+            Rp::create(&ctx, &namespace, "gone", &inside).await?,
+            Rp::create(&ctx, &namespace, "kept", &inside).await?,
+        );
+        gone.until_available(0).await?;
+        kept.until_available(0).await?;
+        with_hub_flags(ctx.fleet(), &["--enable-resource-placement=false"], async || {
+            gone.delete().await?;
+            gone.until_gone().await?;
+            gone.until_works("none", <[_]>::is_empty).await?;
+            gone.until_bindings("none", <[_]>::is_empty).await?;
+            ensure!(gone.made::<ResourceSnapshot>().await?.is_empty(), "a snapshot");
+            ensure!(kept.bindings().await?.len() == 1, "the other's binding went too");
+            ensure!(kept.works().await?.len() == 1, "the other's Work went too");
+            Ok(())
+        })
+        .await
     });
 }

@@ -8,7 +8,7 @@ use fleet_e2e::placements::{Crp, core_selector};
 use fleet_e2e::played::Cast;
 use fleet_e2e::wait;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::batch::v1::CronJob;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -116,14 +116,17 @@ fn a_deployment_shows_its_members_status_until_somebody_else_writes_it() {
 fn an_agent_without_the_right_to_report_back_says_so_and_does_once_it_has_it() {
     scenario("report-right", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        let service: Service = serde_json::from_value(json!({
-            "metadata": { "name": "web" }, "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] },
-        }))?;
-        ctx.create_in("hub", &namespace, service).await?;
+        let pod =
+            json!({ "restartPolicy": "Never", "containers": [{ "name": "main", "image": "example.com/image:1" }] });
+        let job: CronJob = serde_json::from_value(json!({ "metadata": { "name": "web" }, "spec": {
+            "schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": { "spec": { "template": { "spec": pod } } },
+        } }))?;
+        ctx.create_in("hub", &namespace, job).await?;
         let cast = Cast::new(&ctx, &["a"]).await?;
-        let status = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.1", "ipMode": "VIP" }] } });
-        cast.show("Service", &status);
-        let off = json!({ "reportBack": { "originalResource": false } });
+        let status = json!({ "lastScheduleTime": "2026-01-01T00:00:00Z" });
+        cast.show("CronJob", &status);
+        // As in a new release.
+        let off = json!({ "reportBack": null });
         with_hub_values(ctx.fleet(), &off, &[] as &[&str], async || {
             let crp = Crp::create(&ctx, "crp", &spec(&namespace, &cast.name("a"))).await?;
             crp.until_step("Available", "True").await?;
@@ -131,10 +134,10 @@ fn an_agent_without_the_right_to_report_back_says_so_and_does_once_it_has_it() {
             let said: Vec<_> = events.iter().filter_map(|event| event.message.as_deref()).collect();
             let parts = [
                 format!(
-                    "Cannot report status back to Service \"web\" in namespace \"{namespace}\": the hub agent may not: "
+                    "Cannot report status back to CronJob \"web\" in namespace \"{namespace}\": the hub agent may not: "
                 ),
-                "cannot patch resource \"services/status\" in API group \"\"".to_owned(),
-                "install its chart with reportBack.originalResource=true, or grant \"patch\" on services/status"
+                "cannot patch resource \"cronjobs/status\" in API group \"batch\"".to_owned(),
+                "install its chart with reportBack.originalResource=true, or grant \"patch\" on cronjobs.batch/status"
                     .to_owned(),
             ];
             let complete = |said: &&str| parts.iter().all(|part| said.contains(part.as_str()));
@@ -143,9 +146,9 @@ fn an_agent_without_the_right_to_report_back_says_so_and_does_once_it_has_it() {
         })
         .await?;
         // The fleet's own agent may.
-        let services: Api<Service> = Api::namespaced(ctx.hub().await?, &namespace);
-        wait::until_present(services, "web", "the status that was reported", |service| {
-            serde_json::to_value(&service.status).is_ok_and(|shown| shown == status)
+        let jobs: Api<CronJob> = Api::namespaced(ctx.hub().await?, &namespace);
+        wait::until_present(jobs, "web", "the status that was reported", |job| {
+            serde_json::to_value(&job.status).is_ok_and(|shown| shown == status)
         })
         .await?;
         Ok(())

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use fleet_api::finalizers;
 use fleet_api::placement::{BindingState, ClusterResourceBinding};
 use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, bound, change, place, rolling};
@@ -67,6 +68,31 @@ fn a_change_goes_from_cluster_to_cluster_and_broken_ones_do_not_wait() {
         ensure!(messages.iter().all(|m| m.contains(&cast.name("c"))), "{messages:?}");
         cast.act(&words, Act::Available);
         crp.until_available(2).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_waited_for_is_told_anew() {
+    scenario("roll-told", |ctx| async move {
+        let words = ["a", "b", "c", "d"];
+        let cast = Cast::new(&ctx, &words).await?;
+        let crp = place(&ctx, cast.everywhere(), rolling(&json!(1), &json!(1))).await?;
+        crp.until_available(0).await?;
+        cast.act(&words, Act::Silent);
+        change(&ctx, "two").await?;
+        crp.until_text_on("\"two\"", &cast.names(&["a"])).await?;
+        let messages = held(&crp, &cast.names(&["b", "c", "d"])).await?;
+        ensure!(messages.iter().all(|m| m.contains(&cast.name("a"))), "{messages:?}");
+        cast.act(&["a"], Act::Available);
+        let (a, b) = (cast.name("a"), cast.name("b"));
+        let told = |binding: &ClusterResourceBinding| {
+            let said = bound(binding, "RolloutStarted").filter(|c| c.status == "False");
+            said.is_none_or(|c| c.message.contains(&b) && !c.message.contains(&a))
+        };
+        crp.until_bindings("waiting for b alone", |all| all.len() == 4 && all.iter().all(told))
+            .await?;
+        held(&crp, &cast.names(&["c", "d"])).await?;
         Ok(())
     });
 }
@@ -153,6 +179,44 @@ fn what_cannot_be_tracked_counts_as_available_after_its_period() {
     });
 }
 
+/// What nobody can tell about may be serving all the same: a second change waits for the period, then goes on one by one.
+#[test]
+fn a_change_within_the_period_costs_budget() {
+    scenario("roll-settling", |ctx| async move {
+        let words = ["a", "b", "c"];
+        let period = Duration::from_secs(6);
+        let cast = Cast::new(&ctx, &words).await?;
+        cast.act(&words, Act::Untrackable);
+        let strategy = json!({
+            "type": "RollingUpdate",
+            "rollingUpdate": { "maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": period.as_secs() },
+        });
+        let crp = place(&ctx, cast.everywhere(), strategy).await?;
+        let told = |all: &[ClusterResourceBinding]| {
+            let reason = "NotAllWorkAreAvailabilityTrackable";
+            all.len() == words.len()
+                && all
+                    .iter()
+                    .all(|b| bound(b, "Available").is_some_and(|c| c.reason == reason))
+        };
+        crp.until_bindings("nobody can tell about", told).await?;
+        let mut since = Instant::now();
+        change(&ctx, "two").await?;
+        held(&crp, &cast.names(&words)).await?;
+        for done in 1..=words.len() {
+            crp.until_text_on("\"two\"", &cast.names(&words[..done])).await?;
+            let waited = since.elapsed();
+            // Conditions have whole seconds, and we see them a moment after they were written.
+            ensure!(
+                waited + Duration::from_secs(2) >= period,
+                "{done} of them came after {waited:?}"
+            );
+            since = Instant::now();
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn the_new_cluster_comes_before_the_old_one_goes() {
     scenario("roll-surge", |ctx| async move {
@@ -206,6 +270,7 @@ fn only_the_cluster_with_a_predecessor_waits() {
         let slow = Held::hold(&ctx, &cast.member("a").namespace(), &format!("{}-work", crp.name)).await?;
         let old = crp.binding(&a).await?;
         crp.evict(&old.name_any()).await?;
+        let evicted = Instant::now();
         let waits = crp
             .until_bindings("its successor", |all| {
                 all.len() == 3
@@ -225,6 +290,14 @@ fn only_the_cluster_with_a_predecessor_waits() {
             message.contains(&format!("/{}", old.name_any())) && message.contains(&a),
             "{message}"
         );
+        // The scheduler is done with the old one long before its member is.
+        crp.until_bindings("without the scheduler's finalizer", |all| {
+            let old = all.iter().find(|b| b.uid() == old.uid());
+            old.is_some_and(|old| old.finalizers() == [finalizers::WORK])
+        })
+        .await?;
+        let took = evicted.elapsed();
+        ensure!(took < Duration::from_secs(15), "it had the finalizer for {took:?}");
         // The other cluster does not care.
         change(&ctx, "two").await?;
         crp.until_text_on("\"two\"", &[b]).await?;

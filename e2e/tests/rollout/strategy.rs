@@ -63,6 +63,34 @@ fn an_apply_strategy_reaches_all_clusters_beside_the_budget() {
 }
 
 #[test]
+fn an_apply_strategy_reaches_clusters_that_wait_for_their_first_resources() {
+    scenario("roll-apply-held", |ctx| async move {
+        let cast = Cast::new(&ctx, &["a", "b"]).await?;
+        let (a, b) = (cast.name("a"), cast.name("b"));
+        let crp = place(&ctx, cast.only(&["a"]), rolling(&json!(0), &json!(0))).await?;
+        crp.until_available(0).await?;
+        // The new cluster has to wait for the old one to be left, which nothing allows.
+        crp.edit(json!({ "policy": { "clusterNames": [b] } })).await?;
+        crp.until_states(&[(a, BindingState::Unscheduled), (b, BindingState::Scheduled)])
+            .await?;
+        let edit = json!({ "strategy": { "applyStrategy": { "type": "ServerSideApply" } } });
+        crp.edit(edit).await?;
+        let has_it = |binding: &ClusterResourceBinding| {
+            let strategy = serde_json::to_value(&binding.spec.apply_strategy).unwrap_or_default();
+            strategy["type"] == "ServerSideApply"
+        };
+        let waits =
+            |binding: &ClusterResourceBinding| bound(binding, "RolloutStarted").is_some_and(|c| c.status == "False");
+        let told = |all: &[ClusterResourceBinding]| {
+            let held = all.iter().filter(|b| b.spec.state == BindingState::Scheduled);
+            all.len() == 2 && all.iter().all(has_it) && held.clone().count() == 1 && held.clone().all(waits)
+        };
+        crp.until_bindings("both with the new strategy", told).await?;
+        Ok(())
+    });
+}
+
+#[test]
 fn reporting_differences_and_applying_never_show_together() {
     scenario("roll-diff", |ctx| async move {
         let cast = Cast::new(&ctx, &["a"]).await?;

@@ -89,7 +89,20 @@ fn a_silent_cluster_is_picked_when_it_is_heard_again() {
         ];
         crp.until_states(&both).await?;
         crp.until_condition("Scheduled", "True").await?;
-        // Sick for a moment: nothing happens.
+        // It falls silent again, and the hub has noticed: what is placed stays, also when all of it is decided anew.
+        let uids = async || -> anyhow::Result<Vec<_>> {
+            let mut uids: Vec<_> = crp.bindings().await?.iter().map(kube::ResourceExt::uid).collect();
+            uids.sort();
+            Ok(uids)
+        };
+        let before = uids().await?;
+        cast.silence("b", SignedDuration::from_mins(6)).await?;
+        cast.member("b").until_condition("Healthy", "Unknown").await?;
+        crp.edit(json!({ "revisionHistoryLimit": 5 })).await?;
+        crp.until_condition("Scheduled", "True").await?;
+        crp.until_states(&both).await?;
+        ensure!(uids().await? == before, "bindings were replaced");
+        // Heard again, and sick for a moment: nothing happens.
         cast.say("b", &report(SignedDuration::ZERO, false)).await?;
         crp.until_available(0).await?;
         crp.until_states(&both).await?;

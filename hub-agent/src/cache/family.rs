@@ -6,65 +6,89 @@ use fleet_api::{
     guard::Guarded,
     kind::{Kind, SpecKind},
     labels,
-    placement::{ClusterResourcePlacementStatus, ClusterScoped, Namespaced, ResourceSnapshotSpec, Scope},
+    placement::{BindingSpec, ClusterResourcePlacementStatus, ClusterScoped, Namespaced, ResourceSnapshotSpec, Scope},
 };
-use fleet_core::work::Stored;
+use fleet_core::{overrides::choose::found_under, selection::ObjectId, work::Stored};
 use fleet_runtime::{
     Key,
-    cache::{Builder, Change, Index, Selection, Store},
+    cache::{Builder, Change, Era, Index, Selection, Store},
+    dump::Dump,
     health::Health,
     shutdown::Tasks,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client, Resource, ResourceExt, core::object::HasSpec as _};
 
-use crate::overrides::OverrideStores;
+use super::{overrides::OverrideStores, runs::UpdateStores};
 
 /// The stores of one scope. Cheap to clone.
 #[derive(Clone)]
-pub struct Family<S: Scope> {
+pub(crate) struct Family<S: Scope> {
     /// Placements.
-    pub placements: Store<S::Placement>,
+    pub(crate) placements: Store<S::Placement>,
     /// Policy snapshots.
-    pub policies: Store<S::PolicySnapshot>,
+    pub(crate) policies: Store<S::PolicySnapshot>,
     /// Policy snapshots by placement.
-    pub policies_of: Index<S::PolicySnapshot, Key>,
+    pub(crate) policies_of: Index<S::PolicySnapshot, Key>,
     /// Resource snapshots.
-    pub snapshots: Store<S::ResourceSnapshot>,
+    pub(crate) snapshots: Store<S::ResourceSnapshot>,
     /// Resource snapshots by placement.
-    pub snapshots_of: Index<S::ResourceSnapshot, Key>,
+    pub(crate) snapshots_of: Index<S::ResourceSnapshot, Key>,
+    /// Resource snapshots by where overrides find what they hold.
+    pub(crate) snapshots_under: Index<S::ResourceSnapshot, ObjectId>,
     /// Bindings.
-    pub bindings: Store<S::Binding>,
+    pub(crate) bindings: Store<S::Binding>,
     /// Bindings by placement.
-    pub bindings_of: Index<S::Binding, Key>,
+    pub(crate) bindings_of: Index<S::Binding, Key>,
     /// Bindings by cluster.
-    pub bindings_on: Index<S::Binding, String>,
+    pub(crate) bindings_on: Index<S::Binding, String>,
+    /// Bindings by the override snapshots that they name, of both kinds.
+    pub(crate) bindings_naming: Index<S::Binding, Key>,
+    /// Update runs.
+    pub(crate) updates: UpdateStores<S>,
 }
 
 impl<S: Scope> Family<S> {
     /// Starts the watches.
-    pub fn start(client: &Client, tasks: &mut Tasks) -> Self {
+    pub(crate) fn start(client: &Client, era: &Era, runs: bool, tasks: &mut Tasks) -> Self {
         let placements = Store::builder(S::Placement::CRD.plural);
         let mut policies = Store::builder(S::PolicySnapshot::CRD.plural);
         let policies_of = policies.index(parents);
         let mut snapshots = Store::builder(S::ResourceSnapshot::CRD.plural);
         let snapshots_of = snapshots.index(parents);
+        let snapshots_under = snapshots.index(|snapshot: &S::ResourceSnapshot| {
+            let found = found_under(&snapshot.spec().selected_resources);
+            found.into_iter().collect()
+        });
         let mut bindings = Store::builder(S::Binding::CRD.plural);
         let of_placement = bindings.index(parents);
         let on_cluster = bindings.index(|binding: &S::Binding| vec![binding.spec().target_cluster.clone()]);
+        let naming = bindings.index(|binding: &S::Binding| named_overrides(binding.spec()));
         Self {
-            placements: watched(placements, client, tasks),
-            policies: watched(policies, client, tasks),
+            placements: watched(placements, client, era, tasks),
+            policies: watched(policies, client, era, tasks),
             policies_of,
-            snapshots: watched(snapshots, client, tasks),
+            snapshots: watched(snapshots, client, era, tasks),
             snapshots_of,
-            bindings: watched(bindings, client, tasks),
+            snapshots_under,
+            bindings: watched(bindings, client, era, tasks),
             bindings_of: of_placement,
             bindings_on: on_cluster,
+            bindings_naming: naming,
+            updates: UpdateStores::start(client, era, runs, tasks),
         }
     }
 
+    fn show_in(&self, dump: &Dump) {
+        self.placements.show_in(dump);
+        self.policies.show_in(dump);
+        self.snapshots.show_in(dump);
+        self.bindings.show_in(dump);
+        self.updates.show_in(dump);
+    }
+
     /// Waits until every store has been filled once; `health` says which is not.
-    pub async fn synced(&self, health: &Health) {
+    pub(crate) async fn synced(&self, health: &Health) {
         let check = health.check(S::Placement::CRD.plural);
         let next = |name: &str| check.not_ready(format!("{name} are not listed yet"));
         next(self.placements.name());
@@ -76,6 +100,7 @@ impl<S: Scope> Family<S> {
         next(self.bindings.name());
         self.bindings.synced().await;
         check.ready();
+        self.updates.synced(health).await;
     }
 }
 
@@ -88,10 +113,10 @@ pub(crate) struct Mirrors {
 }
 
 impl Mirrors {
-    fn start(client: &Client, tasks: &mut Tasks) -> Self {
+    fn start(client: &Client, era: &Era, tasks: &mut Tasks) -> Self {
         let mut builder = Store::builder(ClusterResourcePlacementStatus::CRD.plural);
         let of = builder.index(|mirror: &ClusterResourcePlacementStatus| vec![mirror.name_any()]);
-        let store = watched(builder, client, tasks);
+        let store = watched(builder, client, era, tasks);
         Self { store, of }
     }
 }
@@ -106,14 +131,22 @@ pub(crate) struct Placements {
 }
 
 impl Placements {
-    /// Starts the watches.
-    pub(crate) fn start(client: &Client, tasks: &mut Tasks) -> Self {
+    /// Starts the watches, those of update runs where the hub has these kinds.
+    pub(crate) fn start(client: &Client, era: &Era, runs: bool, tasks: &mut Tasks) -> Self {
         Self {
-            cluster: Family::start(client, tasks),
-            namespaced: Family::start(client, tasks),
-            overrides: OverrideStores::start(client, tasks),
-            mirrors: Mirrors::start(client, tasks),
+            cluster: Family::start(client, era, runs, tasks),
+            namespaced: Family::start(client, era, runs, tasks),
+            overrides: OverrideStores::start(client, era, tasks),
+            mirrors: Mirrors::start(client, era, tasks),
         }
+    }
+
+    /// Lets people who debug see the stores.
+    pub(crate) fn show_in(&self, dump: &Dump) {
+        self.cluster.show_in(dump);
+        self.namespaced.show_in(dump);
+        self.overrides.show_in(dump);
+        self.mirrors.store.show_in(dump);
     }
 
     /// Waits until every store has been filled once.
@@ -126,18 +159,18 @@ impl Placements {
 }
 
 /// A kind that users can write to: one odd object must not stop the watch.
-pub(crate) fn watched<K: Kind>(builder: Builder<K>, client: &Client, tasks: &mut Tasks) -> Store<K> {
+pub(crate) fn watched<K: Kind>(builder: Builder<K>, client: &Client, era: &Era, tasks: &mut Tasks) -> Store<K> {
     let store = builder.build();
     let api = Api::<Guarded<K>>::all(client.clone());
     let watch = store
         .clone()
-        .watch(api, Selection::default(), |guarded| guarded.0.map_err(|odd| odd.error));
+        .watch(api, Selection::all(era), |guarded| guarded.0.map_err(|odd| odd.error));
     tasks.spawn_endless(store.name(), watch);
     store
 }
 
 /// The placement that an object belongs to: its label has the name, and the namespace is its own.
-pub fn parent<K: Resource>(object: &K) -> Option<Key> {
+pub(crate) fn parent<K: Resource>(object: &K) -> Option<Key> {
     let name = object.labels().get(labels::PARENT_PLACEMENT)?;
     Some(match object.meta().namespace.as_deref() {
         Some(namespace) if !namespace.is_empty() => Key::namespaced(namespace, name.as_str()),
@@ -153,8 +186,27 @@ pub(crate) fn concerned<K: Resource>(change: &Change<K>) -> Vec<Key> {
     keys
 }
 
+/// The override snapshots that a binding names.
+fn named_overrides(spec: &BindingSpec) -> Vec<Key> {
+    let cluster_wide = spec.cluster_resource_override_snapshots.iter();
+    let namespaced = spec.resource_override_snapshots.iter();
+    cluster_wide
+        .map(|name| Key::cluster(name.as_str()))
+        .chain(namespaced.map(|named| Key::namespaced(named.namespace.as_str(), named.name.as_str())))
+        .collect()
+}
+
 fn parents<K: Resource>(object: &K) -> Vec<Key> {
     parent(object).into_iter().collect()
+}
+
+/// What belongs to an object goes with it, and a foreground deletion waits for it.
+pub(crate) fn owned_by<K: Resource<DynamicType = ()>>(owner: &K) -> Option<Vec<OwnerReference>> {
+    let owner = owner.controller_owner_ref(&())?;
+    Some(vec![OwnerReference {
+        block_owner_deletion: Some(true),
+        ..owner
+    }])
 }
 
 /// A resource snapshot as decisions take it.
@@ -166,7 +218,7 @@ pub(crate) fn stored<K: SpecKind<Spec = ResourceSnapshotSpec>>(snapshot: &Arc<K>
 }
 
 /// The key of a placement's snapshot or binding with this name.
-pub fn beside(placement: &Key, name: &str) -> Key {
+pub(crate) fn beside(placement: &Key, name: &str) -> Key {
     match placement.namespace() {
         Some(namespace) => Key::namespaced(namespace, name),
         None => Key::cluster(name),

@@ -1,7 +1,11 @@
 //! One watch per kind for the whole process.
 
-pub mod family;
+pub(crate) mod cluster_profile;
+pub(crate) mod family;
+pub(crate) mod overrides;
+pub(crate) mod runs;
 pub(crate) mod user;
+pub(crate) mod works;
 
 use fleet_api::{
     cluster::{InternalMemberCluster, MemberCluster},
@@ -11,7 +15,8 @@ use fleet_api::{
 };
 use fleet_runtime::{
     Key,
-    cache::{self, Selection, Store},
+    cache::{self, Era, Selection, Store},
+    dump::Dump,
     health::Health,
     shutdown::Tasks,
 };
@@ -22,35 +27,35 @@ use k8s_openapi::api::{
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::inventory::ClusterProfile;
+use self::cluster_profile::ClusterProfile;
 
 /// What the agent knows of the hub. Cheap to clone.
 #[derive(Clone)]
-pub struct Caches {
+pub(crate) struct Caches {
     /// Every MemberCluster.
-    pub members: Store<MemberCluster>,
+    pub(crate) members: Store<MemberCluster>,
     /// Every InternalMemberCluster.
-    pub internals: Store<InternalMemberCluster>,
+    pub(crate) internals: Store<InternalMemberCluster>,
     /// Namespaces with the fleet's label.
-    pub namespaces: Store<Namespace>,
+    pub(crate) namespaces: Store<Namespace>,
     /// Roles with the fleet's label.
-    pub roles: Store<Role>,
+    pub(crate) roles: Store<Role>,
     /// RoleBindings with the fleet's label.
-    pub role_bindings: Store<RoleBinding>,
+    pub(crate) role_bindings: Store<RoleBinding>,
     /// ClusterProfiles in the agent's namespace; none if they are not exported.
-    pub profiles: Option<Store<ClusterProfile>>,
+    pub(crate) profiles: Option<Store<ClusterProfile>>,
 }
 
 impl Caches {
     /// Starts the watches.
-    pub fn start(client: &Client, profiles_in: Option<&str>, tasks: &mut Tasks) -> Self {
+    pub(crate) fn start(client: &Client, era: &Era, profiles_in: Option<&str>, tasks: &mut Tasks) -> Self {
         let ours = || Selection {
             labels: Some(format!("{}={}", labels::IS_FLEET_RESOURCE, labels::TRUE)),
-            ..Selection::default()
+            ..Selection::all(era)
         };
         Self {
-            members: guarded(client, "memberclusters", tasks),
-            internals: guarded(client, "internalmemberclusters", tasks),
+            members: guarded(client, era, "memberclusters", tasks),
+            internals: guarded(client, era, "internalmemberclusters", tasks),
             namespaces: namespaces(client, ours(), tasks),
             roles: plain(Api::all(client.clone()), "roles", ours(), tasks),
             role_bindings: plain(Api::all(client.clone()), "rolebindings", ours(), tasks),
@@ -58,15 +63,27 @@ impl Caches {
                 plain(
                     Api::namespaced(client.clone(), namespace),
                     "clusterprofiles",
-                    Selection::default(),
+                    Selection::all(era),
                     tasks,
                 )
             }),
         }
     }
 
+    /// Lets people who debug see the stores.
+    pub(crate) fn show_in(&self, dump: &Dump) {
+        self.members.show_in(dump);
+        self.internals.show_in(dump);
+        self.namespaces.show_in(dump);
+        self.roles.show_in(dump);
+        self.role_bindings.show_in(dump);
+        if let Some(profiles) = &self.profiles {
+            profiles.show_in(dump);
+        }
+    }
+
     /// Waits until every store has been filled once; `health` says which is not.
-    pub async fn synced(&self, health: &Health) {
+    pub(crate) async fn synced(&self, health: &Health) {
         let check = health.check("informer-cache");
         let next = |name: &str| check.not_ready(format!("{name} are not listed yet"));
         next("memberclusters");
@@ -88,14 +105,14 @@ impl Caches {
 }
 
 /// A kind that users write: one odd object must not stop the watch.
-fn guarded<K: Kind>(client: &Client, name: &'static str, tasks: &mut Tasks) -> Store<K> {
+fn guarded<K: Kind>(client: &Client, era: &Era, name: &'static str, tasks: &mut Tasks) -> Store<K> {
     let store = Store::<K>::new(name);
     let api = Api::<Guarded<K>>::all(client.clone());
     tasks.spawn_endless(
         name,
         store
             .clone()
-            .watch(api, Selection::default(), |guarded| guarded.0.map_err(|odd| odd.error)),
+            .watch(api, Selection::all(era), |guarded| guarded.0.map_err(|odd| odd.error)),
     );
     store
 }

@@ -3,8 +3,6 @@
 //! Watches MemberClusters and ClusterProfiles; writes ClusterProfiles, their status, and one finalizer of MemberClusters.
 //! Runs on the leader only.
 
-mod cluster_profile;
-
 use fleet_api::{
     cluster::MemberCluster,
     conditions::{self, cluster_profile::ControlPlaneHealthy},
@@ -12,7 +10,7 @@ use fleet_api::{
     raw::RawJson,
 };
 use fleet_core::membership::{
-    heartbeat::Grace,
+    heartbeat::{self, Grace},
     profile::{Export, Facts, Wanted, export},
 };
 use fleet_runtime::{
@@ -26,9 +24,10 @@ use jiff::SignedDuration;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-pub use self::cluster_profile::ClusterProfile;
-use self::cluster_profile::{AccessProvider, ClusterProfileStatus, Endpoint, Property, Version};
-use crate::writer::{Part, WriteError, Writer};
+use crate::{
+    cache::cluster_profile::{AccessProvider, ClusterProfile, ClusterProfileStatus, Endpoint, Property, Version},
+    writer::{Part, WriteError, Writer},
+};
 
 /// The manager that profiles name, and the provider of access. Upstream's, which consumers know.
 const MANAGER: &str = "KubeFleet";
@@ -115,10 +114,14 @@ fn values(
     (properties, agents)
 }
 
-async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
+/// One look at a member.
+pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
     let mc = ctx.members.get(&key);
     let now = ctx.clock.now();
-    match export(mc.as_deref(), ctx.threshold, &ctx.grace, now) {
+    let last = mc.as_deref().map(heartbeat::last_of);
+    let put_forward = last.map(|last| ctx.clock.put_forward_since(last));
+    let grace = ctx.grace.put_forward(put_forward.unwrap_or_default());
+    match export(mc.as_deref(), ctx.threshold, &grace, now) {
         Export::LeaveAlone(_) => Ok(Next::Wait),
         Export::Delete { release } => {
             delete(&ctx, &key).await?;
@@ -208,19 +211,15 @@ async fn ensure(ctx: &Context, member: &Key, wanted: &Wanted) -> Result<(), Erro
     }
 
     let now = ctx.clock.now();
-    let mut failed = None;
     let patch = |found: &ClusterProfile| {
         let before = found.status.clone().unwrap_or_default();
         let after = status(&before, wanted, found.metadata.generation.unwrap_or_default(), now);
-        let patch = patch::between(&before, &after)
-            .map_err(|error| failed = Some(error))
-            .ok()??;
-        Some(json!({ "status": patch }))
+        patch::between_statuses(&before, &after)
     };
     ctx.writer
-        .patch(&ctx.profiles, &key, member, Part::Status, patch)
+        .try_patch(&ctx.profiles, &key, member, Part::Status, patch)
         .await?;
-    failed.map_or(Ok(()), |error| Err(error.into()))
+    Ok(())
 }
 
 fn status(

@@ -4,6 +4,7 @@
 use fleet_api::names::ClusterName;
 use fleet_core::membership::leave::{Action, orphaned_namespace};
 use fleet_runtime::{Key, queue::Next};
+use jiff::SignedDuration;
 
 use super::{Context, Error, works};
 
@@ -15,7 +16,10 @@ pub(super) async fn pass(ctx: &Context, key: &Key) -> Result<Next, Error> {
     let Some(namespace) = ctx.caches.namespaces.get(&Key::cluster(name.clone())) else {
         return Ok(Next::Wait);
     };
-    let Some(plan) = orphaned_namespace(&namespace, ctx.settings.force_delete_wait, ctx.now()) else {
+    let going = namespace.metadata.deletion_timestamp.as_ref();
+    let put_forward = going.map_or(SignedDuration::ZERO, |going| ctx.clock.put_forward_since(going.0));
+    let wait = ctx.settings.force_delete_wait.saturating_add(put_forward);
+    let Some(plan) = orphaned_namespace(&namespace, wait, ctx.now()) else {
         return Ok(Next::Wait);
     };
     if let Action::AwaitNamespace { strip_works: true, .. } = plan.action {

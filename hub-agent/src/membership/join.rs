@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_api::{
     cluster::{InternalMemberCluster, MemberCluster},
     labels,
-    names::ClusterName,
+    names::{ClusterName, Scope},
     raw::RawJson,
 };
 use fleet_core::membership::join::{Step, World, plan};
@@ -20,8 +20,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Context, Error, status, tell, works};
-use crate::{cache::in_namespace, writer::Part};
+use super::{Context, Error, status, works};
+use crate::{
+    cache::in_namespace,
+    writer::{Part, record},
+};
 
 /// How soon a cluster that cannot join is looked at again although nothing was seen to change.
 const BLOCKED_PAUSE: Duration = Duration::from_secs(30);
@@ -117,7 +120,7 @@ async fn carry_out(
         {
             if let Some(event) = step.event() {
                 tracing::info!(member = %key, event = ?event, "Kept the member's objects");
-                tell(&ctx.events, mc, &event);
+                record(&ctx.events, Scope::Cluster, mc, &event);
             }
         }
         let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -4,10 +4,11 @@ use fleet_api::{
     annotations::LEAVE_SINCE,
     cluster::{InternalMemberCluster, MemberCluster},
     finalizers,
-    names::ClusterName,
+    names::{ClusterName, Scope},
 };
 use fleet_core::membership::leave::{Action, World, plan};
 use fleet_runtime::{Key, client::answered, queue::Next};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::json;
@@ -15,9 +16,13 @@ use serde_json::json;
 use super::{
     Context, Error,
     join::{internal_patch, label_namespace},
-    status, tell, works,
+    status, works,
 };
-use crate::{cache::in_namespace, writer::Part};
+use crate::{
+    cache::in_namespace,
+    recovery,
+    writer::{Part, record},
+};
 
 pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
     let Ok(cluster) = ClusterName::new(key.name()) else {
@@ -28,12 +33,14 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
     let name = cluster.namespace();
     let namespace = ctx.caches.namespaces.get(&Key::cluster(name.clone()));
     let imc = ctx.caches.internals.get(&in_namespace(&name, cluster.as_str()));
+    let asked = mc.metadata.deletion_timestamp.as_ref();
+    let put_forward = asked.map_or(SignedDuration::ZERO, |asked| ctx.clock.put_forward_since(asked.0));
     let world = World {
         mc,
         namespace: namespace.as_deref(),
         imc: imc.as_deref(),
         networking: ctx.settings.networking,
-        force_delete_wait: ctx.settings.force_delete_wait,
+        force_delete_wait: ctx.settings.force_delete_wait.saturating_add(put_forward),
     };
     let plan = plan(&world, ctx.now());
     match plan.action {
@@ -56,10 +63,14 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
                 return Err(Error::Overdue(overdue));
             }
         }
+        // The change of the InternalMemberCluster brings the next look.
+        Action::CleanUp(_) if recovery::is_held(&ctx.caches.internals, &cluster, ctx.now()) => {
+            tracing::warn!(member = %key, "Not cleaned up: the hub went back in time, and nobody has said to go on");
+        }
         Action::CleanUp(reason) => {
             status::write(ctx, key, imc.as_deref(), None).await?;
             if let Some(event) = reason.event() {
-                tell(&ctx.events, mc, &event);
+                record(&ctx.events, Scope::Cluster, mc, &event);
             }
             tracing::info!(member = %key, reason = ?reason, "Cleaning up after a member");
             works::release_all(ctx, key, &name).await?;

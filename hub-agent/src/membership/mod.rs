@@ -15,8 +15,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use fleet_api::{
     cluster::{AgentStatus, MemberCluster},
     conditions::{self, member_cluster::Healthy},
-    events::{Event, EventType},
-    names::{ClusterName, Scope},
+    names::ClusterName,
 };
 use fleet_core::membership::{heartbeat::Grace, join as core_join, status as core_status};
 use fleet_runtime::{
@@ -24,19 +23,21 @@ use fleet_runtime::{
     cache::Change,
     clock::Clock,
     controller::{self, Measures},
-    events::{Recorder, Severity},
+    events::Recorder,
     queue::{Next, Queue},
 };
 use jiff::{SignedDuration, Timestamp};
-use kube::{Client, Resource};
+use kube::Client;
 use parking_lot::Mutex;
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cache::Caches,
-    session::{HeldWork, Works},
+    cache::{
+        Caches,
+        works::{HubWork, Works},
+    },
     writer::{WriteError, Writer},
 };
 
@@ -90,11 +91,12 @@ impl Settings {
         }
     }
 
-    fn status(&self) -> core_status::Settings {
+    /// For a member since whose last heartbeat the clock was put forward by `put_forward`.
+    fn status(&self, put_forward: SignedDuration) -> core_status::Settings {
         core_status::Settings {
             networking: self.networking,
             unhealthy_threshold: self.unhealthy_threshold,
-            grace: self.grace,
+            grace: self.grace.put_forward(put_forward),
         }
     }
 }
@@ -102,7 +104,7 @@ impl Settings {
 /// Members that joined and left, under upstream's names. Gauges that only grow: the library would add a suffix to the
 /// names of counters, and dashboards know these.
 #[derive(Clone, Debug, Default)]
-pub struct Results {
+pub(crate) struct Results {
     joined: Family<[(&'static str, &'static str); 1], Gauge>,
     left: Family<[(&'static str, &'static str); 1], Gauge>,
 }
@@ -111,7 +113,7 @@ impl Results {
     const SUCCESS: [(&'static str, &'static str); 1] = [("result", "success")];
 
     /// Registers both.
-    pub fn new(metrics: &fleet_runtime::metrics::Metrics) -> Self {
+    pub(crate) fn new(metrics: &fleet_runtime::metrics::Metrics) -> Self {
         let new = Self::default();
         metrics.register(|registry| {
             registry.register("join_result_counter", "Clusters that joined", new.joined.clone());
@@ -140,8 +142,6 @@ pub(crate) enum Error {
         name: String,
         source: kube::Error,
     },
-    #[error("could not compare the states of {0}")]
-    Compare(String, #[source] serde_json::Error),
     #[error("{0}")]
     Overdue(String),
 }
@@ -197,7 +197,8 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
     }
 }
 
-async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
+/// One look at a member.
+pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
     let Some(mc) = ctx.caches.members.get(&key) else {
         ctx.seen.lock().remove(&key);
         return gone::pass(&ctx, &key).await;
@@ -227,7 +228,7 @@ fn by_namespace(namespace: Option<&str>) -> Option<Key> {
 }
 
 /// A Work keeps a namespace from going; elsewhere it is no concern of membership.
-fn held_up(caches: &Caches, change: &Change<HeldWork>) -> Option<Key> {
+fn held_up(caches: &Caches, change: &Change<HubWork>) -> Option<Key> {
     let key = by_namespace(change.key.namespace()).filter(|_| change.new.is_some())?;
     let namespace = Key::cluster(change.key.namespace()?);
     let going = caches.namespaces.get(&namespace)?.metadata.deletion_timestamp.is_some();
@@ -280,19 +281,4 @@ impl Context {
             Next::At(Instant::now() + wait)
         })
     }
-}
-
-/// Records an Event.
-pub(crate) fn tell<K: Resource<DynamicType = ()>, E: Event>(events: &Recorder, object: &K, event: &E) {
-    let severity = match event.event_type() {
-        EventType::Normal => Severity::Normal,
-        EventType::Warning => Severity::Warning,
-    };
-    events.record(
-        E::component(Scope::Cluster),
-        object,
-        severity,
-        event.reason(),
-        event.message(),
-    );
 }

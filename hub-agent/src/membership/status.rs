@@ -1,13 +1,12 @@
 //! MemberCluster status: judged and written in one place.
 
-use fleet_api::{cluster::InternalMemberCluster, events::MemberClusterEvent, patch};
-use fleet_core::membership::status::judge;
+use fleet_api::{cluster::InternalMemberCluster, events::MemberClusterEvent, names::Scope, patch};
+use fleet_core::membership::{heartbeat, status::judge};
 use fleet_runtime::Key;
 use jiff::Timestamp;
-use serde_json::json;
 
-use super::{Context, Error, tell};
-use crate::writer::Part;
+use super::{Context, Error};
+use crate::writer::{Part, record};
 
 /// Writes what the MemberCluster should say, if it says anything else. Returns when that changes by time alone.
 ///
@@ -19,33 +18,24 @@ pub(super) async fn write(
     not_ready: Option<&str>,
 ) -> Result<Option<Timestamp>, Error> {
     let previous = ctx.seen.lock().get(key).and_then(|seen| seen.internal.clone());
-    let (mut look_again, mut events, mut failed) = (None, Vec::new(), None);
+    let (mut look_again, mut events) = (None, Vec::new());
     let wrote = ctx
         .writer
-        .patch(&ctx.caches.members, key, key, Part::Status, |mc| {
+        .try_patch(&ctx.caches.members, key, key, Part::Status, |mc| {
             let judged = judge(
                 mc,
                 imc,
                 previous.as_deref(),
                 not_ready,
-                &ctx.settings.status(),
+                &ctx.settings.status(ctx.clock.put_forward_since(heartbeat::last_of(mc))),
                 ctx.now(),
             );
             look_again = judged.look_again;
             events = judged.events;
             let before = mc.status.clone().unwrap_or_default();
-            match patch::between(&before, &judged.status) {
-                Ok(patch) => patch.map(|status| json!({ "status": status })),
-                Err(error) => {
-                    failed = Some(error);
-                    None
-                }
-            }
+            patch::between_statuses(&before, &judged.status)
         })
         .await?;
-    if let Some(error) = failed {
-        return Err(Error::Compare(key.to_string(), error));
-    }
     if let Some(uid) = imc.and_then(|imc| imc.metadata.uid.clone()) {
         ctx.remember(key, |seen| seen.internal = Some(uid));
     }
@@ -57,7 +47,7 @@ pub(super) async fn write(
                 _ => {}
             }
             tracing::info!(member = %key, event = ?event, "Member cluster changed");
-            tell(&ctx.events, &*mc, &event);
+            record(&ctx.events, Scope::Cluster, &*mc, &event);
         }
     }
     Ok(look_again)

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{Context, Error};
-use crate::{session::HeldWork, writer::Part};
+use crate::{cache::works::HubWork, writer::Part};
 
 /// The write queue bounds what is in flight; this bounds what waits for it.
 const WAITING_MAX: usize = 64;
@@ -42,7 +42,7 @@ async fn release(ctx: &Context, member: &Key, namespace: &str, keep: fn(&str) ->
 }
 
 async fn release_one(ctx: &Context, member: &Key, work: Key, keep: fn(&str) -> bool) -> Result<bool, Error> {
-    let patch = |found: &HeldWork| {
+    let patch = |found: &HubWork| {
         let before = found.finalizers();
         let after: Vec<_> = before.iter().filter(|f| keep(f)).collect();
         (after.len() < before.len()).then(|| json!({ "metadata": { "finalizers": after } }))

@@ -1,4 +1,4 @@
-//! Flags of existing Deployments that mean nothing here.
+//! Flags of existing Deployments that mean nothing here. Those that stand for safety say so.
 
 use std::time::Duration;
 
@@ -73,8 +73,74 @@ pub(super) struct AcceptedArgs {
     pub(super) enable_admission_policy_manager: Option<bool>,
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
-    pub(super) enable_staged_update_run_apis: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
     pub(super) enable_eviction_apis: Option<bool>,
+}
+
+impl AcceptedArgs {
+    /// What somebody may rely on and does not get, one line for each flag.
+    pub(super) fn ignored(&self) -> Vec<String> {
+        const POLICIES: &str = "what members may be is checked by the chart's policies, and the rest where it is used";
+        let on = |given: Option<bool>, name: &str, instead: &str| {
+            (given == Some(true)).then(|| format!("--{name} is ignored: {instead}"))
+        };
+        let set = |given: &Option<String>, name: &str, instead: &str| {
+            given.as_ref().map(|_| format!("--{name} is ignored: {instead}"))
+        };
+        let pdbs = (self.enable_pdbs == Some(false))
+            .then(|| "--enable-pdbs=false is ignored: PodDisruptionBudgets on the hub are not refused".to_owned());
+        let lines = [
+            on(
+                self.enable_webhook,
+                "enable-webhook",
+                &format!("there are no webhooks; {POLICIES}"),
+            ),
+            on(
+                self.enable_guard_rail,
+                "enable-guard-rail",
+                "nothing but RBAC keeps users from changing Fleet's own objects",
+            ),
+            set(
+                &self.whitelisted_users,
+                "whitelisted-users",
+                "there are no guard rails to except users from",
+            ),
+            on(
+                self.deny_modify_member_cluster_labels,
+                "deny-modify-member-cluster-labels",
+                "set the chart value denyModifyMemberClusterLabels, which installs a policy",
+            ),
+            pdbs,
+            on(
+                self.enable_admission_policy_manager,
+                "enable-admission-policy-manager",
+                "no policies are made beside those of the chart",
+            ),
+            set(
+                &self.admission_policy_manager_config,
+                "admission-policy-manager-config",
+                "no policies are made beside those of the chart",
+            ),
+            on(
+                self.use_cert_manager,
+                "use-cert-manager",
+                "there are no webhooks that need certificates",
+            ),
+            set(
+                &self.webhook_client_connection_type,
+                "webhook-client-connection-type",
+                "there are no webhooks",
+            ),
+            set(
+                &self.webhook_service_name,
+                "webhook-service-name",
+                "there are no webhooks",
+            ),
+            on(
+                self.enable_eviction_apis,
+                "enable-eviction-apis",
+                "evictions are not carried out, and disruption budgets hold nothing back",
+            ),
+        ];
+        lines.into_iter().flatten().collect()
+    }
 }

@@ -28,10 +28,12 @@ use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::OverrideStores;
 use crate::{
-    cache::family::{Family, beside},
-    placement::context::Error,
+    cache::{
+        family::{Family, beside, owned_by},
+        overrides::{OverrideStores, parents},
+    },
+    pipeline::Error,
     writer::{Part, Writer},
 };
 use fleet_api::placement::{ClusterScoped, Namespaced};
@@ -55,8 +57,6 @@ trait Override: SpecKind<Spec: Serialize + Clone + Send> {
     fn snapshot_spec(spec: Self::Spec, hash: Vec<u8>) -> <Self::Snapshot as HasSpec>::Spec;
     fn hash(snapshot: &Self::Snapshot) -> Vec<u8>;
     fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot>;
-    /// Whether a binding names the snapshot.
-    fn is_used(ctx: &Context, snapshot: &Key) -> bool;
 }
 
 impl Override for ClusterResourceOverride {
@@ -81,18 +81,6 @@ impl Override for ClusterResourceOverride {
             &stores.cluster_wide_of,
         )
     }
-
-    fn is_used(ctx: &Context, snapshot: &Key) -> bool {
-        let names = |list: &[String]| list.iter().any(|name| name == snapshot.name());
-        let cluster = ctx.cluster.bindings.all();
-        let namespaced = ctx.namespaced.bindings.all();
-        cluster
-            .iter()
-            .any(|b| names(&b.spec.cluster_resource_override_snapshots))
-            || namespaced
-                .iter()
-                .any(|b| names(&b.spec.cluster_resource_override_snapshots))
-    }
 }
 
 impl Override for ResourceOverride {
@@ -113,27 +101,11 @@ impl Override for ResourceOverride {
         let stores = &ctx.stores;
         (&stores.namespaced, &stores.namespaced_snapshots, &stores.namespaced_of)
     }
-
-    fn is_used(ctx: &Context, snapshot: &Key) -> bool {
-        let names = |list: &[fleet_api::placement::NamespacedName]| {
-            list.iter()
-                .any(|named| named.name == snapshot.name() && Some(named.namespace.as_str()) == snapshot.namespace())
-        };
-        let cluster = ctx.cluster.bindings.all();
-        let namespaced = ctx.namespaced.bindings.all();
-        cluster.iter().any(|b| names(&b.spec.resource_override_snapshots))
-            || namespaced.iter().any(|b| names(&b.spec.resource_override_snapshots))
-    }
 }
 
-/// The override that a snapshot belongs to.
-pub(super) fn parents<K: Resource>(snapshot: &K) -> Vec<Key> {
-    let name = snapshot.labels().get(labels::PARENT_OVERRIDE);
-    let key = |name: &String| match snapshot.meta().namespace.as_deref() {
-        Some(namespace) if !namespace.is_empty() => Key::namespaced(namespace, name.as_str()),
-        _ => Key::cluster(name.as_str()),
-    };
-    name.map(key).into_iter().collect()
+/// Whether a binding names the snapshot.
+fn is_used(ctx: &Context, snapshot: &Key) -> bool {
+    ctx.cluster.bindings_naming.count(snapshot) > 0 || ctx.namespaced.bindings_naming.count(snapshot) > 0
 }
 
 /// Runs the controllers of both kinds for one term of leadership.
@@ -231,7 +203,9 @@ async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
         .filter(|snapshot| snapshot.meta().deletion_timestamp.is_none())
         .map(|snapshot| existing::<K>(ctx, snapshot))
         .collect();
-    let changes = core::plan(key.name(), &hash, &existing).map_err(|error| Error::NotYet(error.to_string()))?;
+    let is_named = |name: &str| is_used(ctx, &beside(key, name));
+    let changes = core::plan(key.name(), &hash, &existing, is_named);
+    let changes = changes.map_err(|error| Error::NotYet(error.to_string()))?;
     if let Some((name, index)) = changes.create {
         let snapshot = new::<K>(key, &found, &name, index, hash);
         let own = Key::of(&snapshot);
@@ -269,7 +243,7 @@ fn existing<K: Override>(ctx: &Context, snapshot: &K::Snapshot) -> Existing {
         index: label(labels::OVERRIDE_INDEX).and_then(|text| text.parse().ok()),
         labelled_latest: label(labels::IS_LATEST_SNAPSHOT).and_then(|text| labels::parse_bool(text)) == Some(true),
         hash: K::hash(snapshot),
-        in_use: K::is_used(ctx, &Key::of(snapshot)),
+        in_use: is_used(ctx, &Key::of(snapshot)),
     }
 }
 
@@ -283,7 +257,7 @@ fn new<K: Override>(key: &Key, owner: &K, name: &str, index: u64, hash: Vec<u8>)
         name: Some(name.to_owned()),
         namespace: key.namespace().map(ToOwned::to_owned),
         labels: Some(labels),
-        owner_references: owner.controller_owner_ref(&()).map(|owner| vec![owner]),
+        owner_references: owned_by(owner),
         ..ObjectMeta::default()
     };
     K::Snapshot::from_spec(meta, K::snapshot_spec(owner.spec().clone(), hash))

@@ -1,10 +1,8 @@
 //! Rolls the latest resources out: carries out what `fleet_core::rollout` plans for one placement.
 //!
-//! Watches bindings, snapshots, overrides, placements and the clusters' labels. Writes bindings (state, snapshot,
-//! overrides, apply strategy), deletes those that are left, and says `RolloutStarted` False where a cluster has to wait;
-//! True is said by the work generator, in one write with the rest.
-
-mod write;
+//! Watches bindings, snapshots, overrides, placements and the clusters' labels. Has bindings written ([`crate::binding`]):
+//! state, snapshot, overrides, apply strategy; has those deleted that are left, and says `RolloutStarted` False where a
+//! cluster has to wait. That it has started follows from what a binding names, and is said with the rest of its status.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,12 +12,13 @@ use std::{
 
 use fleet_api::{
     annotations,
-    conditions::{self, binding::RolloutStarted},
-    placement::{RolloutStrategyType, Scope},
+    conditions::{self, binding::Available},
+    placement::{ApplyStrategy, RolloutStrategyType, Scope},
 };
 use fleet_core::{
     overrides::{Cluster, choose::Lists},
     rollout::{self as core, Action, Blocked, Budget, Goal, Member, Target, World, apply_strategy, restamp_external},
+    session::recovery::Recovery,
     work::Group,
 };
 use fleet_runtime::{Key, controller, queue::Next};
@@ -32,49 +31,53 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
+    binding::{self, DesiredContent},
     cache::family::{beside, concerned, parent, stored},
-    placement::context::{Context, Error, key_of},
+    overrides,
+    pipeline::{Error, Pipeline, Stage, key_of, signals::Goals},
 };
 
 /// A cluster that has to wait for less than this is not worth a write.
 const HOLD_AFTER: Duration = Duration::from_millis(250);
 
-/// What the rollout remembers of bindings that have to wait: since when, why, and whether it was said.
+/// The rollout of one scope.
+pub(crate) type Rollout<S> = Stage<S, RolloutMemory>;
+
+/// What the rollout remembers.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<HashMap<Key, Held>>);
+pub(crate) struct RolloutMemory {
+    /// Bindings that have to wait: since when, why, and what was said.
+    held: Mutex<HashMap<Key, Held>>,
+    /// When the texts of a placement's bindings were last written.
+    said_at: Mutex<HashMap<Key, Instant>>,
+}
 
 struct Held {
     since: Instant,
     why: Blocked,
-    /// The generation of the binding that it was said of: whoever changes the binding makes it worth saying again.
-    said: Option<i64>,
+    /// The text, and the generation of the binding that it was said of: whoever changes the binding makes it worth saying
+    /// again.
+    said: Option<(i64, String)>,
 }
 
-impl Memory {
+impl RolloutMemory {
     /// Forgets a binding that is gone.
-    pub(crate) fn forget(&self, binding: &Key) {
-        self.0.lock().remove(binding);
+    fn forget(&self, binding: &Key) {
+        self.held.lock().remove(binding);
     }
 }
 
-/// What a binding should become.
-pub(super) struct Wanted<'a> {
-    pub(super) snapshot: &'a str,
-    pub(super) lists: &'a Lists,
-    pub(super) strategy: &'a fleet_api::placement::ApplyStrategy,
-}
-
 /// What may let a rollout go on.
-pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
-    let queue = || ctx.queues.rollout.clone();
-    let all = |wakes: bool| -> Vec<Key> {
-        let placements = wakes.then(|| ctx.family.placements.all()).into_iter().flatten();
-        placements.map(|placement| Key::of(&*placement)).collect()
-    };
+pub(crate) async fn feed<S: Scope>(ctx: &Rollout<S>) {
+    let queue = || ctx.queue.clone();
+    let (family, stores) = (&ctx.family, &ctx.shared.overrides);
     tokio::join!(
         controller::feed(ctx.family.bindings.subscribe(), queue(), |change| {
+            if change.new.is_none() {
+                ctx.memory.forget(&change.key);
+            }
             let mut owners = concerned(change);
-            owners.retain(|owner| change.old.is_some() || !ctx.scheduler.is_creating(owner));
+            owners.retain(|owner| change.old.is_some() || !ctx.signals.is_picking(owner));
             owners
         }),
         controller::feed(ctx.family.snapshots.subscribe(), queue(), |change| {
@@ -91,17 +94,19 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
                 .differs(|p| (p.meta().uid.clone(), p.meta().generation))
                 .then(|| change.key.clone())
         }),
-        // A new or other override may concern any placement; the plan finds out which.
-        controller::feed(
-            ctx.shared.overrides.cluster_wide_snapshots.subscribe(),
-            queue(),
-            |change| { all(change.differs(|s| (s.meta().labels.clone(), s.meta().deletion_timestamp.is_some()))) }
-        ),
-        controller::feed(
-            ctx.shared.overrides.namespaced_snapshots.subscribe(),
-            queue(),
-            |change| { all(change.differs(|s| (s.meta().labels.clone(), s.meta().deletion_timestamp.is_some()))) }
-        ),
+        controller::feed(stores.cluster_wide_snapshots.subscribe(), queue(), |change| {
+            overrides::concerned(family, &stores.cluster_wide_of, change)
+        }),
+        controller::feed(stores.namespaced_snapshots.subscribe(), queue(), |change| {
+            overrides::concerned(family, &stores.namespaced_of, change)
+        }),
+        // What was held back for a cluster goes on.
+        controller::feed(ctx.shared.internals.subscribe(), queue(), |change| {
+            let matters = change.differs(|imc| Recovery::of(imc.metadata.annotations.as_ref()));
+            let on = matters.then(|| ctx.family.bindings_on.get(&change.key.name().to_owned()));
+            let bindings = on.into_iter().flatten();
+            bindings.filter_map(|binding| parent(&*binding)).collect::<Vec<_>>()
+        }),
         // Overrides select clusters by their labels; a cluster that is gone keeps no promise.
         controller::feed(ctx.shared.members.subscribe(), queue(), |change| {
             let matters = change.differs(|m| m.metadata.labels.clone());
@@ -113,12 +118,14 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
 }
 
 #[tracing::instrument(name = "rollout", level = "error", skip_all, fields(placement = %key))]
-pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
+pub(crate) async fn pass<S: Scope>(ctx: &Rollout<S>, key: &Key) -> Result<Next, Error> {
     let placement = ctx.family.placements.get(key);
     let Some(placement) = placement.filter(|p| p.meta().deletion_timestamp.is_none()) else {
         for binding in ctx.family.bindings_of.keys(key) {
-            ctx.rollout.forget(&binding);
+            ctx.memory.forget(&binding);
         }
+        ctx.memory.said_at.lock().remove(key);
+        ctx.signals.forget_goals(key);
         return Ok(Next::Wait);
     };
     let bindings = ctx.family.bindings_of.get(key);
@@ -140,17 +147,22 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
                 apply_strategy: &apply,
                 cluster_exists: ctx.knows_cluster(&binding.spec().target_cluster),
             };
-            Member::of(
-                binding.meta(),
-                binding.spec(),
-                ctx.ahead(binding).as_deref().or(binding.status()),
-                &goal,
-                budget.unavailable_period,
-                now,
-            )
+            let ahead = ctx.ahead(binding);
+            let status = ahead.as_deref().or(binding.status());
+            // A clock that was put forward makes nothing settle sooner.
+            let available = status.and_then(|status| conditions::find(&status.conditions, Available::TYPE));
+            let put_forward =
+                available.map(|available| ctx.shared.clock.put_forward_since(available.last_transition_time.0));
+            let period = budget
+                .unavailable_period
+                .saturating_add(put_forward.unwrap_or_default());
+            Member::of(binding.meta(), binding.spec(), status, &goal, period, now)
         })
         .collect();
-    if placement.spec().rollout_type() == RolloutStrategyType::External {
+    let external = placement.spec().rollout_type() == RolloutStrategyType::External;
+    // Before anything is written: whoever is woken by a write finds the goals that it was made for.
+    aim(ctx, key, external, &bindings, &latest, &apply);
+    if external {
         restamp(ctx, key, &members);
         return Ok(Next::Wait);
     }
@@ -168,20 +180,21 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     let nothing = Lists::default();
     let steps = plan.steps.iter().map(|(name, step)| {
         let (binding, lists) = (beside(key, name), lists.get(name));
-        let wanted = Wanted {
+        let wanted = DesiredContent {
             snapshot: latest.snapshot.as_deref().unwrap_or_default(),
             lists: lists.and_then(|lists| lists.as_ref().ok()).unwrap_or(&nothing),
             strategy: &apply,
         };
         async move {
             match &step.action {
-                Action::Bind | Action::Update(_) => write::advance(ctx, key, &binding, &wanted).await,
-                Action::Remove(_) => write::remove(ctx, key, &binding).await,
+                Action::Bind | Action::Update(_) => binding::advance(ctx, key, &binding, &wanted).await,
+                Action::Remove(_) => binding::remove(ctx, key, &binding).await,
                 // Its generation changes, so it is stamped after the next look.
-                _ if step.push_strategy => write::strategy(ctx, key, &binding, wanted.strategy).await,
-                Action::PushStrategy => write::strategy(ctx, key, &binding, wanted.strategy).await,
+                _ if step.push_strategy => binding::push_strategy(ctx, key, &binding, wanted.strategy).await,
+                Action::PushStrategy => binding::push_strategy(ctx, key, &binding, wanted.strategy).await,
+                // It has started, which its status does not say yet.
                 Action::Restamp => {
-                    start(ctx, &binding);
+                    ctx.signals.restamp(&binding);
                     Ok(())
                 }
                 Action::Hold(_) | Action::Keep(_) => Ok(()),
@@ -195,14 +208,27 @@ pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, 
     Ok(said?.map_or(Next::Wait, Next::At).sooner(ctx.next(plan.look_again)))
 }
 
-/// Says of bindings that have to wait why, once they have waited for a moment. When to look again for the others.
-async fn hold<S: Scope>(ctx: &Context<S>, key: &Key, plan: &core::Plan) -> Result<Option<Instant>, Error> {
+/// Says of bindings that have to wait why, once they have waited for a moment, and again when they wait for others. When to
+/// look again for the rest.
+async fn hold<S: Scope>(ctx: &Rollout<S>, key: &Key, plan: &core::Plan) -> Result<Option<Instant>, Error> {
     let now = Instant::now();
+    let holds = |name: &Key| match plan.steps.get(name.name()).map(|step| &step.action) {
+        Some(Action::Hold(why)) => Some(why.clone()),
+        _ => None,
+    };
+    let bindings = ctx.family.bindings_of.get(key);
+    let waiting = plan
+        .steps
+        .values()
+        .filter(|step| matches!(step.action, Action::Hold(_)));
+    let pause = core::renew_after(waiting.count());
+    let said_at = ctx.memory.said_at.lock().get(key).copied();
+    let renew_at = said_at.map_or(now, |at| at + pause);
     let (mut due, mut later) = (Vec::new(), None);
-    for binding in ctx.family.bindings_of.get(key) {
+    for binding in bindings {
         let (name, generation) = (Key::of(&*binding), binding.meta().generation.unwrap_or_default());
-        let mut held = ctx.rollout.0.lock();
-        let Some(Action::Hold(why)) = plan.steps.get(name.name()).map(|step| &step.action) else {
+        let mut held = ctx.memory.held.lock();
+        let Some(why) = holds(&name) else {
             held.remove(&name);
             continue;
         };
@@ -211,25 +237,29 @@ async fn hold<S: Scope>(ctx: &Context<S>, key: &Key, plan: &core::Plan) -> Resul
             why: why.clone(),
             said: None,
         });
-        if !entry.why.same_kind(why) {
+        if !entry.why.same_kind(&why) {
             (entry.why, entry.said) = (why.clone(), None);
         }
-        let at = entry.since + HOLD_AFTER;
-        if entry.said == Some(generation) {
-            continue;
-        }
+        let at = match &entry.said {
+            Some((of, said)) if *of == generation && *said == why.to_string() => continue,
+            Some((of, _)) if *of == generation => renew_at,
+            _ => entry.since + HOLD_AFTER,
+        };
         if at <= now {
-            due.push((name, generation, why.clone()));
+            due.push((name, generation, why));
         } else {
             later = Some(later.map_or(at, |other: Instant| other.min(at)));
         }
     }
+    if !due.is_empty() {
+        ctx.memory.said_at.lock().insert(key.clone(), now);
+    }
     let mut outcome = Ok(later);
     for (binding, generation, why) in due {
-        match write::held(ctx, key, &binding, &why).await {
+        match binding::say_held(ctx, key, &binding, &why).await {
             Ok(()) => {
-                if let Some(entry) = ctx.rollout.0.lock().get_mut(&binding) {
-                    entry.said = Some(generation);
+                if let Some(entry) = ctx.memory.held.lock().get_mut(&binding) {
+                    entry.said = Some((generation, why.to_string()));
                 }
             }
             // The others are told all the same.
@@ -239,31 +269,40 @@ async fn hold<S: Scope>(ctx: &Context<S>, key: &Key, plan: &core::Plan) -> Resul
     outcome
 }
 
-/// Tells the work generator that a binding's rollout has started, for the generation that it has.
-fn start<S: Scope>(ctx: &Context<S>, binding: &Key) {
-    let Some(found) = ctx.family.bindings.get(binding) else {
-        return;
-    };
-    let generation = found.meta().generation.unwrap_or_default();
-    if ctx.started.lock().insert(binding.clone(), generation) != Some(generation) {
-        ctx.queues.work.add(binding.clone());
+/// Says what the bindings should name. While there is no complete snapshot, what was said before stands.
+fn aim<S: Scope>(
+    ctx: &Rollout<S>,
+    key: &Key,
+    external: bool,
+    bindings: &[Arc<S::Binding>],
+    latest: &Latest,
+    strategy: &ApplyStrategy,
+) {
+    if external {
+        return ctx.signals.aim(key, Goals::External);
     }
+    let Some(snapshot) = &latest.snapshot else { return };
+    let names = bindings.iter().map(|binding| binding.name_any());
+    let goals = Goals::Latest {
+        snapshot: snapshot.clone(),
+        strategy: strategy.clone(),
+        overrides: names.zip(latest.lists.iter().cloned()).collect(),
+    };
+    ctx.signals.aim(key, goals);
 }
 
 /// Under `External` only runs start rollouts; but one that was started stays so when the scheduler writes.
-fn restamp<S: Scope>(ctx: &Context<S>, key: &Key, members: &[Member]) {
+fn restamp<S: Scope>(ctx: &Pipeline<S>, key: &Key, members: &[Member]) {
     let was_started = |member: &Member| {
-        let binding = ctx.family.bindings.get(&beside(key, &member.binding));
-        let status = binding.as_ref().and_then(|binding| binding.status());
-        let said = status.and_then(|status| conditions::find(&status.conditions, RolloutStarted::TYPE));
-        said.is_some_and(|condition| condition.status == "True")
+        let found = ctx.family.bindings.get(&beside(key, &member.binding));
+        found.is_some_and(|found| binding::is_started(ctx, key, &found))
     };
     for binding in restamp_external(members, was_started) {
-        start(ctx, &beside(key, binding));
+        ctx.signals.restamp(&beside(key, binding));
     }
 }
 
-fn target<S: Scope>(ctx: &Context<S>, key: &Key, placement: &S::Placement) -> Target {
+fn target<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &S::Placement) -> Target {
     let Some(policy) = ctx.latest_policy(key) else {
         return Target::of(placement.spec().policy.as_ref(), None, None);
     };
@@ -289,7 +328,7 @@ struct Latest {
 }
 
 impl Latest {
-    fn find<S: Scope>(ctx: &Context<S>, key: &Key, bindings: &[Arc<S::Binding>]) -> Result<Self, Error> {
+    fn find<S: Scope>(ctx: &Pipeline<S>, key: &Key, bindings: &[Arc<S::Binding>]) -> Result<Self, Error> {
         let (name, all) = (key_of(key)?, ctx.family.snapshots_of.get(key));
         let master = ctx.latest_master(key);
         let group = master
@@ -321,7 +360,7 @@ impl Latest {
             .collect();
         let user = &ctx.shared.user;
         let scoped = |object: &_| user.is_cluster_scoped(object);
-        let mut lists = ctx.shared.overrides.lists(&name, group.resources(), &scoped, &views);
+        let mut lists = overrides::lists(&ctx.shared.overrides, &name, group.resources(), &scoped, &views);
         for (list, (view, member)) in lists.iter_mut().zip(views.iter().zip(&members)) {
             if member.is_none() && ctx.knows_cluster(view.name) {
                 *list = Err(format!("MemberCluster {:?} cannot be read", view.name));

@@ -7,7 +7,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::placement::context::Error;
+use crate::pipeline::Error;
 
 /// The scheduler's metrics, for both scopes. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -3,11 +3,12 @@
 //! Watches policy snapshots, bindings, placements and MemberClusters. Writes bindings (their existence, policy and state)
 //! and policy snapshots' status. The end of a placement is handled here too, so that one queue orders it with scheduling.
 
+mod delete;
 mod metrics;
 mod write;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -16,8 +17,8 @@ use fleet_api::{
     cluster::MemberCluster,
     conditions::{self, policy_snapshot::Scheduled},
     events::PlacementEvent,
-    finalizers, labels,
-    placement::{BindingState, PolicySnapshotStatus, Scope},
+    finalizers,
+    placement::{BindingState, Scope},
 };
 use fleet_core::scheduler::{self as core, Binding, Change, Cluster, Interest, Placement, Snapshot, Watchers, World};
 use fleet_runtime::{Key, controller, queue::Next};
@@ -28,56 +29,53 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::metrics::Cycle;
 pub(crate) use self::metrics::Measures;
-#[cfg(test)]
-pub(crate) use self::write::{patch as write_patch, unschedule as write_unschedule};
+use self::{delete::delete, metrics::Cycle};
 use crate::{
+    binding,
     cache::family::{concerned, parent},
-    placement::{
-        ahead::Ahead,
-        context::{Context, Error, key_of},
-        delete,
-        told::Told,
-    },
+    pipeline::{Error, Pipeline, Stage, Told, key_of},
 };
 
 /// How long the finalizer of a deleting binding is left to go together with the work generator's: mostly the Works are
 /// gone by then, and one write is saved for each cluster.
-const RELEASE_TOGETHER: Duration = Duration::from_secs(30);
+const RELEASE_TOGETHER: Duration = Duration::from_secs(1);
 /// How long bindings may seem to outlive their placement.
 const ORPHANED: Duration = Duration::from_secs(5);
 /// A broken policy is looked at again from time to time: what is wrong may be repaired outside of what is watched.
 const PROBLEM_PAUSE: Duration = Duration::from_mins(1);
 
+/// The scheduler of one scope.
+pub(crate) type Scheduler<S> = Stage<S, SchedulerMemory>;
+
 /// What the scheduler remembers.
-#[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct SchedulerMemory {
     watchers: Mutex<Watchers<Key>>,
-    /// What policy snapshots are about to say.
-    pub(crate) ahead: Ahead<PolicySnapshotStatus>,
     /// The last complaint about each placement.
     told: Told<PlacementEvent>,
-    /// Placements that are getting bindings; their rollout is woken for several at once.
-    creating: Mutex<HashSet<Key>>,
     /// Placements that are gone although they have bindings that are not going, and since when.
     left_behind: Mutex<HashMap<Key, Instant>>,
+    cycles: Measures,
 }
 
-impl Memory {
-    /// Whether the rollout will be told of new bindings of this placement.
-    pub(crate) fn is_creating(&self, placement: &Key) -> bool {
-        self.creating.lock().contains(placement)
+impl SchedulerMemory {
+    pub(crate) fn new(cycles: Measures) -> Self {
+        Self {
+            watchers: Mutex::default(),
+            told: Told::default(),
+            left_behind: Mutex::default(),
+            cycles,
+        }
     }
 }
 
 /// What asks for a decision.
-pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
-    let queue = || ctx.queues.schedule.clone();
+pub(crate) async fn feed<S: Scope>(ctx: &Scheduler<S>) {
+    let queue = || ctx.queue.clone();
     tokio::join!(
         controller::feed(ctx.family.policies.subscribe(), queue(), |change| {
             if change.new.is_none() {
-                ctx.scheduler.ahead.remove(&change.key);
+                ctx.signals.decision_stored(&change.key);
             }
             let before = change.old.as_ref().map(|old| old.meta());
             let wakes = change
@@ -108,7 +106,7 @@ pub(crate) async fn feed<S: Scope>(ctx: &Context<S>) {
 }
 
 /// A fleet's clusters report all the time; only placements whose decision may change are looked at again.
-async fn clusters<S: Scope>(ctx: &Context<S>) {
+async fn clusters<S: Scope>(ctx: &Scheduler<S>) {
     let mut changes = ctx.shared.members.subscribe();
     loop {
         let change = changes.next().await;
@@ -127,25 +125,26 @@ async fn clusters<S: Scope>(ctx: &Context<S>) {
             .filter(|b| b.meta().deletion_timestamp.is_none() && b.spec().state != BindingState::Unscheduled)
             .filter_map(|binding| parent(&**binding))
             .collect();
-        for key in ctx.scheduler.watchers.lock().concerned(&seen, &placed) {
-            ctx.queues.schedule.add(key);
+        for key in ctx.memory.watchers.lock().concerned(&seen, &placed) {
+            ctx.queue.add(key);
         }
     }
 }
 
 #[tracing::instrument(name = "schedule", level = "error", skip_all, fields(placement = %key))]
-pub(crate) async fn pass<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Next, Error> {
-    ctx.shared.cycles.cycle(cycle(ctx, key)).await
+pub(crate) async fn pass<S: Scope>(ctx: &Scheduler<S>, key: &Key) -> Result<Next, Error> {
+    ctx.memory.cycles.cycle(cycle(ctx, key)).await
 }
 
-async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
+async fn cycle<S: Scope>(ctx: &Scheduler<S>, key: &Key) -> Result<Cycle, Error> {
     let placement = ctx.family.placements.get(key);
     let live = placement.as_ref().filter(|p| p.meta().deletion_timestamp.is_none());
+    let live = live.filter(|_| ctx.is_served());
     let policy = ctx.latest_policy(key);
     let (Some(live), Some(policy)) = (live, policy) else {
         if live.is_none() {
-            ctx.scheduler.watchers.lock().remove(key);
-            ctx.scheduler.told.forget(key);
+            ctx.memory.watchers.lock().remove(key);
+            ctx.memory.told.forget(key);
         }
         if let Some(going) = placement.as_ref().filter(|p| p.meta().deletion_timestamp.is_some()) {
             delete(ctx, key, going).await?;
@@ -159,10 +158,10 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
         return Ok(Cycle::Done(release(ctx, key, &names).await?.sooner(look)));
     };
     let name = key_of(key)?;
-    ctx.scheduler.left_behind.lock().remove(key);
+    ctx.memory.left_behind.lock().remove(key);
     // Whatever happens to clusters from here on until all is written wakes us again.
     let interest = |fulfilled| Interest::new(policy.spec().policy.as_ref(), key.namespace(), fulfilled);
-    ctx.scheduler.watchers.lock().set(key.clone(), interest(false));
+    ctx.memory.watchers.lock().set(key.clone(), interest(false));
     let (members, odd) = (ctx.shared.members.all(), ctx.shared.members.odd());
     let bindings = ctx.family.bindings_of.get(key);
     let (plan, fulfilled) = {
@@ -192,46 +191,42 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
     };
 
     let released = release(ctx, key, &plan.release).await?;
-    write::unschedule(ctx, key, &plan.vacate).await?;
+    binding::unschedule(ctx, key, &plan.vacate).await?;
     let held = live.finalizers().iter().any(|f| f == finalizers::SCHEDULER);
     if !held && !plan.create.is_empty() {
         // Without it the placement could vanish and leave the binding behind. It is on its way, and wakes us.
         return Ok(Cycle::Done(released));
     }
-    let created = write::create(ctx, key, &policy.name_any(), &plan.create).await;
+    let created = binding::create(ctx, key, &policy.name_any(), &plan.create).await;
     let hindrance = match &created {
         Err(Error::Held(error)) => Some(PlacementEvent::Held { error: error.clone() }),
         _ => None,
     };
-    ctx.tell_once(&ctx.scheduler.told, live, hindrance);
+    ctx.record_once(&ctx.memory.told, live, hindrance);
     // A name that is taken is one cluster's trouble; the others go on.
     let held = match created {
         Err(error @ Error::Held(_)) => Some(error),
         other => other.map(|()| None)?,
     };
-    write::patch(ctx, key, &policy.name_any(), &plan.patch).await?;
-    write::unschedule(ctx, key, &plan.unschedule).await?;
-    let (ahead, snapshot) = (&ctx.scheduler.ahead, Key::of(&*policy));
+    binding::move_to_policy(ctx, key, &policy.name_any(), &plan.patch).await?;
+    binding::unschedule(ctx, key, &plan.unschedule).await?;
+    let snapshot = Key::of(&*policy);
     match plan.status.filter(|_| plan.status_changed) {
         Some(status) => {
             let generation = policy.meta().generation.unwrap_or_default();
-            if ahead.set(&snapshot, generation, status.clone()).news {
-                ctx.queues.rollup.add(key.clone());
-            }
+            ctx.signals.decide(key, &snapshot, generation, status.clone());
             write::status(ctx, key, &policy, &status).await?;
-            ahead.remove(&snapshot);
+            ctx.signals.decision_stored(&snapshot);
         }
-        // What was decided before, and could not be written, is not decided any more.
-        None if ahead.remove(&snapshot) => ctx.queues.rollup.add(key.clone()),
-        None => {}
+        None => ctx.signals.undecide(key, &snapshot),
     }
-    ctx.scheduler.watchers.lock().set(key.clone(), interest(fulfilled));
+    ctx.memory.watchers.lock().set(key.clone(), interest(fulfilled));
     if let Some(error) = held {
         return Err(error);
     }
     if let Some(problem) = &plan.problem {
         let error = problem.to_string();
-        ctx.tell(live, &PlacementEvent::Held { error });
+        ctx.record(live, &PlacementEvent::Held { error });
         let next = released.sooner(Next::At(Instant::now() + PROBLEM_PAUSE));
         return Ok(Cycle::Broken(next));
     }
@@ -241,8 +236,8 @@ async fn cycle<S: Scope>(ctx: &Context<S>, key: &Key) -> Result<Cycle, Error> {
 /// Deletes bindings that a placement has left behind: it went by somebody's force, without our finalizer. After our own
 /// deletion the watch needs a moment to show that they are going; and a store that does not have the placement is no
 /// proof, so the API server is asked.
-async fn orphans<S: Scope>(ctx: &Context<S>, key: &Key, left_behind: bool) -> Result<Next, Error> {
-    let memory = &ctx.scheduler.left_behind;
+async fn orphans<S: Scope>(ctx: &Scheduler<S>, key: &Key, left_behind: bool) -> Result<Next, Error> {
+    let memory = &ctx.memory.left_behind;
     if !left_behind {
         memory.lock().remove(key);
         return Ok(Next::Wait);
@@ -255,14 +250,13 @@ async fn orphans<S: Scope>(ctx: &Context<S>, key: &Key, left_behind: bool) -> Re
     let writer = &ctx.shared.writer;
     if !writer.exists::<S::Placement>(key).await? {
         tracing::warn!("Deleting the bindings of a placement that is gone");
-        let selector = format!("{}={}", labels::PARENT_PLACEMENT, key.name());
-        writer.delete_all::<S::Binding>(key.namespace(), &selector, key).await?;
+        binding::delete_all(ctx, key).await?;
     }
     Ok(Next::Wait)
 }
 
 /// Takes our finalizer off deleting bindings; off one whose Works are still there only after a moment.
-async fn release<S: Scope>(ctx: &Context<S>, key: &Key, names: &[String]) -> Result<Next, Error> {
+async fn release<S: Scope>(ctx: &Pipeline<S>, key: &Key, names: &[String]) -> Result<Next, Error> {
     let (mut now, mut later) = (Vec::new(), None);
     for name in names {
         let binding = crate::cache::family::beside(key, name);
@@ -289,6 +283,6 @@ async fn release<S: Scope>(ctx: &Context<S>, key: &Key, names: &[String]) -> Res
             _ => now.push(binding),
         }
     }
-    write::release(ctx, key, &now).await?;
+    binding::release_picks(ctx, key, &now).await?;
     Ok(later.map_or(Next::Wait, Next::At))
 }

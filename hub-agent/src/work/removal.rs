@@ -11,24 +11,21 @@ use futures::future::join_all;
 use kube::{Resource as _, ResourceExt as _, core::object::HasSpec as _};
 use serde_json::json;
 
-use super::{own, write, write::Refusal};
+use super::{WorkGenerator, confirm, own, write, write::Refusal};
 use crate::{
-    cache::in_namespace,
-    placement::context::{Context, Error},
-    session::HeldWork,
+    binding,
+    cache::{in_namespace, works::HubWork},
+    pipeline::Error,
     writer::Part,
 };
 
-const OURS: [&str; 2] = [finalizers::WORK, finalizers::SCHEDULER_BINDING];
-
 pub(super) async fn pass<S: Scope>(
-    ctx: &Context<S>,
+    ctx: &WorkGenerator<S>,
     key: &Key,
     placement: &Key,
     binding: &S::Binding,
     cluster: &ClusterName,
 ) -> Result<Next, Error> {
-    ctx.started.lock().remove(key);
     if !binding.finalizers().iter().any(|held| held == finalizers::WORK) {
         return Ok(Next::Wait);
     }
@@ -61,7 +58,7 @@ pub(super) async fn pass<S: Scope>(
         for name in names {
             let work = in_namespace(&cluster.namespace(), name);
             let patch = json!({ "metadata": { "annotations": { annotations::DELETE_PROPAGATION: value } } });
-            let body = |_: &HeldWork| Some(patch);
+            let body = |_: &HubWork| Some(patch);
             let store = &ctx.shared.works.store;
             ctx.shared
                 .writer
@@ -69,44 +66,34 @@ pub(super) async fn pass<S: Scope>(
                 .await?;
         }
     }
+    if !plan.deletes.is_empty() {
+        confirm::binding(ctx, key, binding).await?;
+    }
     let deletes = plan
         .deletes
         .iter()
         .map(|name| write::delete(ctx, placement, cluster, name));
     let answers: Result<Vec<()>, Refusal> = join_all(deletes).await.into_iter().collect();
-    answers.map_err(|refusal| match refusal {
-        Refusal::Conflict(error) => error.into(),
-        Refusal::Failed(failure) => Error::NotYet(failure.to_string()),
-    })?;
+    match answers {
+        Ok(_) => {}
+        Err(Refusal::Conflict(error)) => return Err(error.into()),
+        Err(Refusal::Failed(failure)) => return Err(Error::NotYet(failure.to_string())),
+        // The change of its InternalMemberCluster brings the next look.
+        Err(Refusal::Held) => return Ok(Next::Wait),
+    }
     if binding.meta().deletion_timestamp.is_none() {
         return Ok(Next::Wait);
     }
     // Works that no member holds are gone with the answer.
     if plan.drop_finalizer || own(ctx, key, cluster).is_empty() {
-        release(ctx, key, placement).await?;
+        if !gone {
+            confirm::no_works(ctx, key, cluster).await?;
+        }
+        ctx.memory.departed.note(key);
+        binding::release_all(ctx, placement, key).await?;
         if is_gone {
-            ctx.work.renderings.forget(placement);
+            ctx.memory.renderings.forget(placement);
         }
     }
     Ok(Next::Wait)
-}
-
-/// Both finalizers in one write: the scheduler has been woken by the deletion, and needs the binding no longer.
-async fn release<S: Scope>(ctx: &Context<S>, key: &Key, placement: &Key) -> Result<(), Error> {
-    let body = |found: &S::Binding| {
-        let ours = |held: &String| OURS.contains(&held.as_str());
-        let rest: Vec<_> = found.finalizers().iter().filter(|held| !ours(held)).collect();
-        (rest.len() < found.finalizers().len()).then(|| json!({ "metadata": { "finalizers": rest } }))
-    };
-    let bindings = &ctx.family.bindings;
-    if ctx
-        .shared
-        .writer
-        .patch(bindings, key, placement, Part::Object, body)
-        .await?
-        .is_some()
-    {
-        tracing::info!("Removed the binding");
-    }
-    Ok(())
 }

@@ -14,9 +14,10 @@ use fleet_runtime::Key;
 use kube::{ResourceExt as _, core::object::HasSpec as _};
 use parking_lot::Mutex;
 
+use super::WorkGenerator;
 use crate::{
     cache::family::{beside, stored},
-    placement::context::{Context, key_of},
+    pipeline::key_of,
 };
 
 /// Renderings by placement, and there by class. Those of an older snapshot are dropped with the first of a newer one.
@@ -31,7 +32,7 @@ struct Placement {
 
 /// What the binding's cluster gets, and the index of the snapshot that it comes from.
 pub(super) fn render<S: Scope>(
-    ctx: &Context<S>,
+    ctx: &WorkGenerator<S>,
     placement: &Key,
     binding: &S::Binding,
 ) -> Result<(Arc<Rendering>, String), Failure> {
@@ -76,6 +77,8 @@ pub(super) fn render<S: Scope>(
             .iter()
             .map(|(n, s)| (n.namespace.as_str(), n.name.as_str(), &s.spec.override_spec)),
     )?;
+    let rbac = ctx.shared.settings.rbac;
+    let overrides = overrides.with(rbac);
     // By uid: a name says neither in which namespace an override is, nor which of two that had it one after the other.
     let uids = wide
         .iter()
@@ -85,15 +88,14 @@ pub(super) fn render<S: Scope>(
     let class = format!("{} {}", uids.join(","), overrides.class());
     let snapshot = master.uid().unwrap_or_default();
     let index = group.index.to_owned();
-    if let Some(known) = ctx.work.renderings.get(placement, &snapshot, &class) {
+    if let Some(known) = ctx.memory.renderings.get(placement, &snapshot, &class) {
         return Ok((known, index));
     }
     let user = &ctx.shared.user;
-    let rendering = Arc::new(core(&name, &group, &overrides, &|object| {
-        user.is_cluster_scoped(object)
-    })?);
+    let scoped = |object: &_| user.is_cluster_scoped(object);
+    let rendering = Arc::new(core(&name, &group, &overrides, &scoped, rbac)?);
     let most = ctx.family.bindings_of.count(placement);
-    ctx.work
+    ctx.memory
         .renderings
         .insert(placement, &snapshot, class, &rendering, most);
     Ok((rendering, index))

@@ -9,9 +9,9 @@ use futures::future::join_all;
 use kube::ResourceExt as _;
 
 use crate::{
-    cache::in_namespace,
-    placement::context::Context,
-    session::HeldWork,
+    cache::{in_namespace, works::HubWork},
+    pipeline::Pipeline,
+    recovery,
     writer::{Part, WriteError},
 };
 
@@ -21,12 +21,14 @@ pub(super) enum Refusal {
     Conflict(WriteError),
     /// The API server refused; for the user.
     Failed(Failure),
+    /// The hub went back in time: nothing of this cluster is deleted until somebody has said to go on.
+    Held,
 }
 
 /// Carries a plan out, step by step. Each step is written as far as it can be, and its first failure is returned: what
 /// comes after it takes objects out of Works, which may not be in their new ones then.
 pub(super) async fn works<S: Scope>(
-    ctx: &Context<S>,
+    ctx: &Pipeline<S>,
     placement: &Key,
     cluster: &ClusterName,
     plan: &Plan,
@@ -47,7 +49,7 @@ async fn settled(step: impl Iterator<Item = impl Future<Output = Result<(), Refu
 }
 
 async fn create<S: Scope>(
-    ctx: &Context<S>,
+    ctx: &Pipeline<S>,
     placement: &Key,
     cluster: &ClusterName,
     wanted: &Wanted,
@@ -65,7 +67,7 @@ async fn create<S: Scope>(
         .map_err(refused)?
     {
         Some(_) => {
-            tracing::info!(%cluster, work = wanted.name, "Created the Work");
+            tracing::info!(member = %cluster, work = wanted.name, "Created the Work");
             Ok(())
         }
         // The cache is behind; the watch brings it, and with it the next look.
@@ -77,13 +79,13 @@ async fn create<S: Scope>(
 }
 
 async fn patch<S: Scope>(
-    ctx: &Context<S>,
+    ctx: &Pipeline<S>,
     placement: &Key,
     cluster: &ClusterName,
     change: &Patch,
 ) -> Result<(), Refusal> {
     let key = in_namespace(&cluster.namespace(), &change.wanted.name);
-    let body = |found: &HeldWork| {
+    let body = |found: &HubWork| {
         // Reports move the version all the time and touch nothing of this: the newest one counts.
         let change = Patch {
             resource_version: found.resource_version(),
@@ -98,17 +100,20 @@ async fn patch<S: Scope>(
         .patch_raw(store, &key, placement, Part::Object, body)
         .await;
     if written.map_err(refused)?.is_some() {
-        tracing::info!(%cluster, work = change.wanted.name, "Changed the Work");
+        tracing::info!(member = %cluster, work = change.wanted.name, "Changed the Work");
     }
     Ok(())
 }
 
 pub(super) async fn delete<S: Scope>(
-    ctx: &Context<S>,
+    ctx: &Pipeline<S>,
     placement: &Key,
     cluster: &ClusterName,
     name: &str,
 ) -> Result<(), Refusal> {
+    if recovery::is_held(&ctx.shared.internals, cluster, ctx.now()) {
+        return Err(Refusal::Held);
+    }
     let key = in_namespace(&cluster.namespace(), name);
     let store = &ctx.shared.works.store;
     let uid = store.get(&key).and_then(|work| work.uid());
@@ -119,7 +124,7 @@ pub(super) async fn delete<S: Scope>(
         .await
         .map_err(refused)?
     {
-        tracing::info!(%cluster, work = name, "Deleted the Work");
+        tracing::info!(member = %cluster, work = name, "Deleted the Work");
     }
     Ok(())
 }
@@ -133,7 +138,7 @@ fn refused(error: WriteError) -> Refusal {
 }
 
 /// Whether an agent is there that will take the cleanup finalizer off again.
-fn has_agent<S: Scope>(ctx: &Context<S>, cluster: &ClusterName) -> bool {
+fn has_agent<S: Scope>(ctx: &Pipeline<S>, cluster: &ClusterName) -> bool {
     let internal = ctx
         .shared
         .internals

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use fleet_runtime::{Key, writes::Lane};
+use fleet_runtime::{Key, client::is_not_found, writes::Lane};
 use kube::{
     api::{Patch, PatchParams},
     core::Request as Path,
 };
 use serde_json::Value;
 
-use super::{WriteError, Writer, is_not_found};
+use super::{WriteError, Writer};
 use crate::cache::user::Place;
 
 impl Writer {

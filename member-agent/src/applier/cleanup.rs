@@ -3,22 +3,29 @@
 use std::time::Duration;
 
 use fleet_api::placement::{AppliedWork, WorkResourceIdentifier, WorkStatus};
-use fleet_core::{
-    apply::{
-        deletion::{AppliedWorkView, CleanUp, Ending, HubNamespace, Swept, clean_up, owns_others},
-        inventory::Inventory,
-        owners::Owner,
-    },
-    session::seen::Subject,
+use fleet_core::apply::{
+    deletion::{AppliedWorkView, CleanUp, Ending, HubNamespace, Swept, clean_up, owns_others},
+    identify::ObjectKey,
+    inventory::Inventory,
+    owners::Owner,
 };
-use fleet_proto::convert::{Blocker, CleanupProgress, MemberMessage};
-use fleet_runtime::queue::Next;
+use fleet_proto::convert::{Blocker, CleanupProgress};
+use fleet_runtime::clock::Clock;
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
-use tokio::time::{Instant, timeout};
+use jiff::SignedDuration;
+use serde_json::json;
+use tokio::time::Instant;
 
-use super::{Applying, Failure, json::uid, leftovers, objects::Found, report, round::reference, works::Seen};
+use super::{
+    gate::Gate,
+    measures::Measures,
+    member_api::{MemberApi, describe, json::uid, objects::Found},
+    owners::Owners,
+    records::Records,
+    report::Reporter,
+    round::Failure,
+    works::{HubWork, Works},
+};
 
 /// How long a pause lasts that no event ends.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -29,13 +36,92 @@ const AT_ONCE: usize = 16;
 /// Blockers that are named.
 const BLOCKERS_MAX: usize = 10;
 
-impl Applying {
+/// Ends Works.
+pub(super) struct Cleanup {
+    pub(super) api: MemberApi,
+    pub(super) works: Works,
+    pub(super) owners: Owners,
+    pub(super) gate: Gate,
+    pub(super) records: Records,
+    pub(super) reporter: Reporter,
+    pub(super) measures: Measures,
+    /// How long the garbage collector is given before it is helped.
+    pub(super) help_after: SignedDuration,
+    pub(super) clock: Clock,
+}
+
+/// How far the end of a Work has come.
+pub(super) enum Ended {
+    /// There is nothing more to do, and nothing to remember.
+    Yes,
+    /// To be looked at again then.
+    Later(Instant),
+}
+
+/// What has to happen before a deleted Work is cleaned up.
+pub(super) enum Doubt {
+    /// Nothing: what it brought is meant.
+    None,
+    /// What is here was brought by another Work of this name: it stays.
+    NotItsOwn,
+    /// What it does not name may have been forgotten by the hub: it is let go first.
+    Forgotten(Owner, Inventory),
+}
+
+impl Ended {
+    fn after(pause: Duration) -> Self {
+        Self::Later(Instant::now() + pause)
+    }
+}
+
+impl Cleanup {
+    /// Whether all that is written down is what the deletion of the Work means.
+    pub(super) fn doubt(&self, work: &HubWork, object: Option<&AppliedWork>) -> Doubt {
+        let status = object.and_then(|object| object.status.as_ref());
+        let Some(inventory) = status.and_then(Inventory::stored) else {
+            return Doubt::None;
+        };
+        if self.records.goes_on(work, &inventory.attempt) {
+            return Doubt::None;
+        }
+        if inventory.attempt.work_uid != work.uid() {
+            return Doubt::NotItsOwn;
+        }
+        match object {
+            Some(object) if !work.view().abandon => Doubt::Forgotten(owner_of(work, object), inventory),
+            _ => Doubt::None,
+        }
+    }
+
+    /// Leaves alone what another Work of this name brought.
+    pub(super) fn leave(&self, work: &HubWork) {
+        tracing::warn!(
+            work = work.name(),
+            "Another Work of this name brought what is here: it stays"
+        );
+        self.reporter.cleaned_up(work);
+    }
+
+    /// Writes down what is left after the Work let go of what it does not name.
+    pub(super) async fn write(&self, owner: &Owner, inventory: &Inventory) -> Result<(), Failure> {
+        let status = json!({ "inventory": inventory.to_store(|_: &ObjectKey| false) });
+        Ok(self.owners.write(&owner.name, &owner.uid, &status).await?)
+    }
+
     /// Takes the clean-up of a Work as far as it goes. Called with no round of this Work under way.
     pub(super) async fn clean_up(
         &self,
-        work: &Seen,
+        work: &HubWork,
         mut seen: (AppliedWorkView, Option<AppliedWork>),
-    ) -> Result<Next, Failure> {
+    ) -> Result<Ended, Failure> {
+        // A cache may be old: nothing is removed before the hub itself says that the Work goes.
+        if work.view().has_finalizer && !self.works.is_deleting(work).await {
+            tracing::info!(
+                work = work.name(),
+                "Clean-up pauses: the hub does not say that the Work is being deleted"
+            );
+            return Ok(Ended::after(PAUSE));
+        }
         let mut namespace = HubNamespace::NotAsked;
         let mut swept = Swept::NotYet;
         loop {
@@ -52,15 +138,12 @@ impl Applying {
                 now,
             });
             match step {
-                CleanUp::Nothing => {
-                    self.drop_memory(work.name());
-                    return Ok(Next::Wait);
-                }
+                CleanUp::Nothing => return Ok(Ended::Yes),
                 CleanUp::Pause(why) => {
                     tracing::info!(work = work.name(), ?why, "Clean-up pauses");
-                    return Ok(Next::At(Instant::now() + PAUSE));
+                    return Ok(Ended::after(PAUSE));
                 }
-                CleanUp::AskNamespace => namespace = self.hub_namespace().await,
+                CleanUp::AskNamespace => namespace = self.works.hub_namespace().await,
                 CleanUp::Sweep => {
                     tracing::info!(work = work.name(), "Removing what the Work brought");
                     swept = match object {
@@ -73,27 +156,25 @@ impl Applying {
                     seen = self.owners.read(work.name()).await;
                     // Not deleted although accepted: leave it to the next pass instead of asking without a pause.
                     if matches!(seen.0, AppliedWorkView::Present { .. }) {
-                        return Ok(Next::At(Instant::now() + PAUSE));
+                        return Ok(Ended::after(PAUSE));
                     }
                 }
                 CleanUp::AwaitOwner { help_at } => {
                     // Its watch wakes us; the time is for when it does not go.
                     let wait = Duration::try_from(help_at.duration_since(now)).unwrap_or_default();
-                    return Ok(Next::At(Instant::now() + wait));
+                    return Ok(Ended::after(wait));
                 }
                 CleanUp::Help => {
                     self.measures.stuck(work.name(), true);
                     if let Some(object) = object {
                         self.help(work, object).await;
                     }
-                    return Ok(Next::At(Instant::now() + STUCK));
+                    return Ok(Ended::after(STUCK));
                 }
                 CleanUp::Complete => {
                     tracing::info!(work = work.name(), "Nothing is left of the Work");
-                    self.drop_memory(work.name());
-                    let message = MemberMessage::CleanupComplete(reference(work));
-                    self.outgoing.report(Subject::Cleanup(work.name().to_owned()), message);
-                    return Ok(Next::Wait);
+                    self.reporter.cleaned_up(work);
+                    return Ok(Ended::Yes);
                 }
             }
         }
@@ -101,10 +182,10 @@ impl Applying {
 
     /// Deletes what only the AppliedWork owns. The garbage collector would do it too, but it asks for each object one
     /// after the other, and takes its time with kinds that are new to it.
-    async fn sweep(&self, work: &Seen, object: &AppliedWork) -> Swept {
+    async fn sweep(&self, work: &HubWork, object: &AppliedWork) -> Swept {
         let owner = &owner_of(work, object);
         let inventory = known(object);
-        self.kinds.learn(inventory.entries.values().map(leftovers::gvk)).await;
+        self.api.learn(inventory.entries.values()).await;
         let recorded = object.status.as_ref().is_some_and(|status| status.inventory.is_some());
         let all_gone = stream::iter(inventory.entries.into_values())
             .map(|id| async move { self.sweep_one(owner, &id).await })
@@ -116,10 +197,10 @@ impl Applying {
 
     /// Whether nothing of ours is left of this object.
     async fn sweep_one(&self, owner: &Owner, id: &WorkResourceIdentifier) -> bool {
-        let Ok(place) = leftovers::place(&self.kinds, id) else {
+        let Ok(place) = self.api.place(id) else {
             return false;
         };
-        let live = match self.objects.get(&place).await {
+        let live = match self.api.objects.get(&place).await {
             Found::Absent => return true,
             Found::Failed(_) | Found::Unserved(_) => return false,
             Found::Object(live) => live,
@@ -131,31 +212,31 @@ impl Applying {
             return false;
         }
         let deleted = if owns_others(&id.group, &id.kind) {
-            self.objects.delete_foreground(&place, uid(&live)).await
+            self.api.objects.delete_foreground(&place, uid(&live)).await
         } else {
-            self.objects.delete(&place, uid(&live)).await
+            self.api.objects.delete(&place, uid(&live)).await
         };
         deleted.unwrap_or_else(|refusal| {
-            let object = leftovers::describe(id);
+            let object = describe(id);
             tracing::debug!(object, error = refusal.text, "Left to the collector");
             false
         })
     }
 
     /// Frees an AppliedWork that waits for owners that will never go, and says what else it waits for.
-    async fn help(&self, work: &Seen, object: &AppliedWork) {
+    async fn help(&self, work: &HubWork, object: &AppliedWork) {
         let owner = owner_of(work, object);
         let inventory = known(object);
-        self.kinds.learn(inventory.entries.values().map(leftovers::gvk)).await;
+        self.api.learn(inventory.entries.values()).await;
         let mut blockers = Vec::new();
         let mut remaining = 0;
         for id in inventory.entries.values() {
-            let Ok(place) = leftovers::place(&self.kinds, id) else {
+            let Ok(place) = self.api.place(id) else {
                 continue;
             };
-            let reason = match self.objects.get(&place).await {
+            let reason = match self.api.objects.get(&place).await {
                 Found::Object(live) if owner.owns(&live) => match owner.unblocked(&live) {
-                    Some(freed) => match self.objects.replace(&place, &freed).await {
+                    Some(freed) => match self.api.objects.replace(&place, &freed).await {
                         Ok(_) => continue,
                         Err(refusal) => refusal.text,
                     },
@@ -168,47 +249,28 @@ impl Applying {
             };
             remaining += 1;
             if blockers.len() < BLOCKERS_MAX {
-                blockers.push((leftovers::describe(id), id, reason));
+                blockers.push((describe(id), id, reason));
             }
         }
         let Some((first, ..)) = blockers.first() else { return };
         tracing::warn!(work = work.name(), remaining, first, "Clean-up does not get on");
         let progress = CleanupProgress {
-            work: reference(work),
+            work: work.reference(),
             since: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             blockers: blockers
                 .into_iter()
                 .map(|(_, id, reason)| Blocker {
-                    identifier: report::identifier(id),
+                    identifier: id.clone(),
                     reason,
                 })
                 .collect(),
         };
-        let message = MemberMessage::CleanupProgress(progress);
-        self.outgoing.report(Subject::Cleanup(work.name().to_owned()), message);
-    }
-
-    /// The namespace of this cluster on the hub, read now.
-    async fn hub_namespace(&self) -> HubNamespace {
-        let api: Api<Namespace> = Api::all(self.hub.clone());
-        match timeout(Duration::from_secs(10), api.get(&self.cluster.namespace())).await {
-            Ok(Ok(namespace)) => {
-                let phase = namespace.status.and_then(|status| status.phase);
-                if namespace.metadata.deletion_timestamp.is_some() || phase.as_deref() == Some("Terminating") {
-                    HubNamespace::Terminating
-                } else {
-                    HubNamespace::Active
-                }
-            }
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => HubNamespace::Gone,
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => HubNamespace::Forbidden,
-            Ok(Err(_)) | Err(_) => HubNamespace::Unknown,
-        }
+        self.reporter.stuck(work, progress);
     }
 }
 
-fn owner_of(work: &Seen, object: &AppliedWork) -> Owner {
+fn owner_of(work: &HubWork, object: &AppliedWork) -> Owner {
     Owner {
         name: work.name().to_owned(),
         uid: object.metadata.uid.clone().unwrap_or_default(),

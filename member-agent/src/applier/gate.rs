@@ -19,6 +19,8 @@ struct Inner {
 struct State {
     /// The InternalMemberCluster under which it is open.
     open: Option<String>,
+    /// The hub went back in time: nobody enters, whatever the hub asks.
+    held: bool,
     inside: usize,
 }
 
@@ -61,9 +63,23 @@ impl Gate {
         }
     }
 
+    /// Holds it shut, or not any more; whether that is news. Who is inside notices at its next step.
+    pub(super) fn hold(&self, held: bool) -> bool {
+        std::mem::replace(&mut self.0.state.lock().held, held) != held
+    }
+
+    /// Whether it would be open but for the hold.
+    pub(super) fn is_held(&self) -> bool {
+        let state = self.0.state.lock();
+        state.held && state.open.is_some()
+    }
+
     /// Lets a pass in, if the gate is open.
     pub(super) fn enter(&self) -> Option<Inside> {
         let mut state = self.0.state.lock();
+        if state.held {
+            return None;
+        }
         state.open.as_ref()?;
         state.inside += 1;
         Some(Inside(self.0.clone()))
@@ -71,7 +87,8 @@ impl Gate {
 
     /// Whether it is open still: a long round asks before each object.
     pub(super) fn is_open(&self) -> bool {
-        self.0.state.lock().open.is_some()
+        let state = self.0.state.lock();
+        state.open.is_some() && !state.held
     }
 }
 
@@ -95,5 +112,15 @@ mod tests {
         drop(inside);
         closing.await.unwrap();
         assert!(gate.open("u"));
+    }
+
+    #[tokio::test]
+    async fn a_hold_keeps_everybody_out_whatever_the_hub_asks() {
+        let gate = Gate::default();
+        assert!(gate.open("u") && gate.hold(true) && !gate.hold(true));
+        assert!(gate.enter().is_none() && !gate.is_open() && gate.is_held());
+        assert!(!gate.open("u"));
+        assert!(gate.hold(false) && gate.is_open() && !gate.is_held());
+        assert!(gate.enter().is_some());
     }
 }

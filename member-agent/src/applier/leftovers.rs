@@ -1,6 +1,6 @@
 //! Objects that a Work brought and no longer names.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet_api::placement::WorkResourceIdentifier;
 use fleet_core::apply::{
@@ -9,13 +9,13 @@ use fleet_core::apply::{
     owners::Owner,
 };
 use futures::{StreamExt as _, stream};
+use tokio::time::timeout;
 
-use super::{
-    kinds::{Elsewhere, Gvk, Kind, Kinds},
-    objects::{Found, Objects, Place},
-};
+use super::member_api::{MemberApi, describe, gvk, json::uid, kinds::Elsewhere, objects::Found, place_in};
 
 const AT_ONCE: usize = 8;
+/// How long applying waits for what is left over.
+const ROOM_MAX: Duration = Duration::from_secs(5);
 
 /// What became of one leftover.
 enum Fate {
@@ -26,8 +26,7 @@ enum Fate {
 
 /// Removes what is left over, and forgets what is gone. Returns why some could not be removed.
 pub(super) async fn remove(
-    objects: &Objects,
-    kinds: &Kinds,
+    api: &MemberApi,
     owner: &Owner,
     inventory: &mut Inventory,
     manifests: &[Manifest],
@@ -37,10 +36,62 @@ pub(super) async fn remove(
     if left.is_empty() {
         return Vec::new();
     }
-    kinds.learn(left.iter().map(gvk)).await;
+    api.learn(&left).await;
+    all(api, owner, inventory, left, current).await
+}
+
+/// Removes what is left over before what replaces it is applied: a port or an address is free only then. What fails, or takes
+/// long, or may be an object that the spec names under another group or kind, is left for [`remove`]: nothing waits for it.
+pub(super) async fn make_room(api: &MemberApi, owner: &Owner, inventory: &mut Inventory, manifests: &[Manifest]) {
+    let mut left: Vec<WorkResourceIdentifier> = inventory.leftovers(manifests).into_iter().cloned().collect();
+    if left.is_empty() {
+        return;
+    }
+    let room = async {
+        api.learn(&left).await;
+        let namesakes = Inventory::namesakes(&left, manifests).into_iter();
+        let namesakes: Vec<WorkResourceIdentifier> = namesakes.map(|manifest| manifest.id.clone()).collect();
+        let namesakes: Vec<(WorkResourceIdentifier, Option<Found>)> = stream::iter(namesakes)
+            .map(|id| async {
+                let live = match api.place(&id) {
+                    Ok(place) => Some(api.objects.get(&place).await),
+                    Err(_) => None,
+                };
+                (id, live)
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        let mut current = BTreeSet::new();
+        for (id, live) in namesakes {
+            match live {
+                Some(Found::Object(live)) => {
+                    current.insert(uid(&live).to_owned());
+                }
+                Some(Found::Absent) => {}
+                _ => left.retain(|other| (&other.namespace, &other.name) != (&id.namespace, &id.name)),
+            }
+        }
+        for (object, error) in all(api, owner, inventory, left, &current).await {
+            tracing::debug!(object, error, "Not removed yet");
+        }
+    };
+    if timeout(ROOM_MAX, room).await.is_err() {
+        tracing::info!(work = owner.name, "Removing what is left over takes long");
+    }
+}
+
+/// Removes each of these.
+async fn all(
+    api: &MemberApi,
+    owner: &Owner,
+    inventory: &mut Inventory,
+    left: Vec<WorkResourceIdentifier>,
+    current: &BTreeSet<String>,
+) -> Vec<(String, String)> {
     let fates: Vec<(WorkResourceIdentifier, Fate)> = stream::iter(left)
         .map(|id| async {
-            let fate = one(objects, kinds, owner, &id, current).await;
+            let fate = one(api, owner, &id, current).await;
             (id, fate)
         })
         .buffer_unordered(AT_ONCE)
@@ -58,25 +109,66 @@ pub(super) async fn remove(
     failures
 }
 
-async fn one(
-    objects: &Objects,
-    kinds: &Kinds,
+/// What became of objects that were to lose their owner.
+#[derive(Default)]
+pub(super) struct Released {
+    pub(super) released: Vec<String>,
+    pub(super) failures: Vec<(String, String)>,
+}
+
+/// Takes our reference off objects, so that they stay whatever becomes of their owner, and forgets them.
+pub(super) async fn release(
+    api: &MemberApi,
     owner: &Owner,
-    id: &WorkResourceIdentifier,
-    current: &BTreeSet<String>,
-) -> Fate {
-    let place = match place(kinds, id) {
+    inventory: &mut Inventory,
+    left: Vec<WorkResourceIdentifier>,
+) -> Released {
+    let mut outcome = Released::default();
+    api.learn(&left).await;
+    for id in left {
+        let place = match api.place(&id) {
+            Ok(place) => place,
+            Err(error) => match api.kinds.elsewhere(&gvk(&id)).await {
+                Elsewhere::Served(kind) => place_in(kind, &id),
+                Elsewhere::Nowhere => {
+                    inventory.forget(&id, Confirmed::Gone);
+                    continue;
+                }
+                Elsewhere::Unknown => {
+                    outcome.failures.push((describe(&id), error));
+                    continue;
+                }
+            },
+        };
+        match api.objects.get(&place).await {
+            Found::Absent => inventory.forget(&id, Confirmed::Gone),
+            Found::Object(live) if !owner.owns(&live) => inventory.forget(&id, Confirmed::NotOurs),
+            Found::Object(live) => match api.objects.replace(&place, &owner.released(&live)).await {
+                Ok(_) => {
+                    inventory.forget(&id, Confirmed::Released);
+                    outcome.released.push(describe(&id));
+                }
+                Err(refusal) => outcome.failures.push((describe(&id), refusal.text)),
+            },
+            Found::Failed(error) | Found::Unserved(error) => outcome.failures.push((describe(&id), error)),
+        }
+    }
+    outcome
+}
+
+async fn one(api: &MemberApi, owner: &Owner, id: &WorkResourceIdentifier, current: &BTreeSet<String>) -> Fate {
+    let place = match api.place(id) {
         Ok(place) => place,
-        Err(error) => match kinds.elsewhere(&gvk(id)).await {
-            Elsewhere::Served(kind) => at(kind, id),
+        Err(error) => match api.kinds.elsewhere(&gvk(id)).await {
+            Elsewhere::Served(kind) => place_in(kind, id),
             Elsewhere::Nowhere => return Fate::Forget(Confirmed::Gone),
             Elsewhere::Unknown => return Fate::Failed(error),
         },
     };
-    let live = objects.get(&place).await;
+    let live = api.objects.get(&place).await;
     if let Found::Unserved(error) = live {
         // Looked for anew in the next round.
-        kinds.forget(&gvk(id));
+        api.kinds.forget(&gvk(id));
         return Fate::Failed(error);
     }
     let outcome = match removal(live.as_live(), owner, current) {
@@ -87,48 +179,18 @@ async fn one(
                 _ => Fate::Keep,
             };
         }
-        Removal::Delete { uid } => objects.delete(&place, &uid).await,
-        Removal::Release(object) => match objects.replace(&place, &object).await {
+        Removal::Delete { uid } => api.objects.delete(&place, &uid).await,
+        Removal::Release(object) => match api.objects.replace(&place, &object).await {
             Ok(_) => return Fate::Forget(Confirmed::Released),
             Err(refusal) => Err(refusal),
         },
     };
     match outcome {
         // Most are gone at once; for the rest their watch tells.
-        Ok(_) => match removal(objects.get(&place).await.as_live(), owner, current) {
+        Ok(_) => match removal(api.objects.get(&place).await.as_live(), owner, current) {
             Removal::Forget(confirmed) => Fate::Forget(confirmed),
             _ => Fate::Keep,
         },
         Err(refusal) => Fate::Failed(refusal.text),
-    }
-}
-
-pub(super) fn gvk(id: &WorkResourceIdentifier) -> Gvk {
-    Gvk {
-        group: id.group.clone(),
-        version: id.version.clone(),
-        kind: id.kind.clone(),
-    }
-}
-
-/// Where an object of the inventory is, if its kind is known.
-pub(super) fn place(kinds: &Kinds, id: &WorkResourceIdentifier) -> Result<Place, String> {
-    Ok(at(kinds.find(&gvk(id))?, id))
-}
-
-fn at(kind: Kind, id: &WorkResourceIdentifier) -> Place {
-    Place {
-        kind,
-        namespace: id.namespace.clone(),
-        name: id.name.clone(),
-    }
-}
-
-/// An object as people name it.
-pub(super) fn describe(id: &WorkResourceIdentifier) -> String {
-    if id.namespace.is_empty() {
-        format!("{} {}", id.kind, id.name)
-    } else {
-        format!("{} {}/{}", id.kind, id.namespace, id.name)
     }
 }

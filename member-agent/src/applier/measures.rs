@@ -27,6 +27,7 @@ pub(super) struct Measures {
     works: Family<WorkLabels, Counter>,
     manifests: Family<ManifestLabels, Counter>,
     stages: Family<StageLabel, Histogram>,
+    held: Gauge,
     stuck: Gauge,
     stuck_works: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -72,6 +73,7 @@ impl Measures {
             works: Family::default(),
             manifests: Family::default(),
             stages: Family::new_with_constructor(metrics::seconds),
+            held: Gauge::default(),
             stuck: Gauge::default(),
             stuck_works: Arc::default(),
         };
@@ -80,6 +82,11 @@ impl Measures {
                 "fleet_work_applier_stage_seconds",
                 "Time from seeing a generation of a Work until it is applied, available, stored by the hub",
                 new.stages.clone(),
+            );
+            registry.register(
+                "fleet_work_applier_held",
+                "1 while nothing is touched because the hub went back in time",
+                new.held.clone(),
             );
             registry.register(
                 "fleet_work_applier_stuck_cleanups",
@@ -126,6 +133,11 @@ impl Measures {
         };
         let label = StageLabel { stage };
         self.stages.get_or_create(&label).observe(since.elapsed().as_secs_f64());
+    }
+
+    /// Whether nothing is touched because the hub went back in time.
+    pub(super) fn hold(&self, held: bool) {
+        self.held.set(i64::from(held));
     }
 
     /// Whether the clean-up of a Work gets on.

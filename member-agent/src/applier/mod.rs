@@ -1,12 +1,16 @@
 //! The work applier: makes the objects of Works live on this cluster, watches them, and reports.
 //!
 //! ```text
-//! hub ──watch──► works ─┐                                            ┌─► outgoing ──► hub
-//!                       ├─► queue ─► pass ─► round ─► manifest ─► objects
-//! own cluster ─ watches ┘              └──► cleanup ─► owners (AppliedWork, with the inventory)
+//! hub ──watch──► works ─┐
+//!                       ├─► queue ─► admit ─► decode ─► write ahead ─► waves ─► conclude ─► report ──► hub
+//! own cluster ─ watches ┘              │                  │  ▲          │ ▲        │
+//!                                      │                  ▼  │          ▼ │        ▼
+//!                                      │            AppliedWork      manifest    leftovers, AppliedWork
+//!                                      └─► cleanup (the end of a Work) ─► report
 //! ```
 //!
 //! Every decision is made in `fleet_core::apply`; this is the shell that reads, calls it, and carries out what it says.
+//! Each phase owns what it remembers; what is remembered of a Work between rounds travels through them ([`memory`]).
 //!
 //! # Guarantees
 //! - Nothing is touched for a Work that was not read from the hub with the clean-up finalizer, nor while this cluster
@@ -15,161 +19,108 @@
 //! - A Work is worked on once at a time. Own writes cause no further round.
 //! - Nothing is deleted because something is merely absent.
 
+mod admit;
 mod cleanup;
+mod conclude;
+mod decode;
+mod digest;
+mod door;
 mod gate;
-mod held;
-mod json;
-mod kinds;
 mod leftovers;
 mod manifest;
 mod measures;
-mod objects;
+mod member_api;
+mod memory;
 mod owners;
-mod pass;
-mod processing;
+mod records;
 mod report;
-mod result;
 mod round;
-mod rules;
 #[cfg(test)]
 mod tests;
 mod watches;
+mod waves;
 mod works;
+mod write_ahead;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use fleet_api::{names::ClusterName, placement::AppliedWork};
-use fleet_core::{
-    apply::{
-        clean::ReservedKeys,
-        requeue::{self, Delays},
-    },
-    session::seen::Subject,
+use fleet_core::apply::{
+    identify::{Manifest, waiting_for_own_crds},
+    requeue,
 };
-use fleet_proto::convert::{Ack, KnownWork, Outcome};
 use fleet_runtime::{
-    cache::{Selection, Store},
+    cache::{self, Era, Selection, Store},
     clock::Clock,
     controller,
     metrics::Metrics,
-    queue::Queue,
+    queue::{Next, Queue},
 };
-use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::{Api, Client, core::PartialObjectMeta};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::door::{Applier, Known};
 use self::{
+    admit::{Admission, Admitted, End},
+    cleanup::{Cleanup, Doubt, Ended},
+    conclude::Conclusion,
+    decode::Decoder,
     gate::Gate,
-    held::{Held, Said},
-    kinds::Kinds,
-    measures::{Measures, Stage},
-    objects::Objects,
+    manifest::rules::MergeRules,
+    measures::Measures,
+    member_api::MemberApi,
+    memory::{ManifestMemory, WorkMemory},
     owners::Owners,
-    rules::MergeRules,
+    records::Records,
+    report::Reporter,
+    round::{Before, Common, Failure, Scope, place_of},
     watches::Watches,
-    works::Seen,
+    waves::Waves,
+    works::{HubWork, Works},
+    write_ahead::WriteAhead,
 };
-use crate::{options::ApplierArgs, session::Outgoing};
+use crate::{options::ApplierArgs, outgoing::Outgoing};
 
-/// What the rest of the agent asks of the work applier.
-///
-/// The applier reports through [`Outgoing`](crate::session::Outgoing), which it is given when it is made.
-pub trait Applier: Send + Sync + 'static {
-    /// The gate opens: this cluster belongs to the fleet under the InternalMemberCluster with this uid. May be called
-    /// again while it is open.
-    fn open(&self, imc_uid: &str);
-
-    /// The gate closes. Resolves when no round is in flight; nothing on the cluster is removed. May be called again.
-    fn close(&self) -> BoxFuture<'_, ()>;
-
-    /// What is held for each Work, for the resync at the start of a session.
-    fn known(&self) -> Known;
-
-    /// How far the watch of Works has come, as the resourceVersion; empty if there is none.
-    fn watched(&self) -> String;
-
-    /// The hub wants these Works reported again; none means all.
-    fn resend(&self, works: Vec<String>);
-
-    /// The hub's answer to a report about a Work.
-    fn answered(&self, ack: &Ack);
-}
-
-/// What an applier holds.
-#[derive(Debug, Default)]
-pub struct Known {
-    /// Each Work.
-    pub works: Vec<KnownWork>,
-    /// AppliedWorks without a Work.
-    pub orphans: Vec<String>,
-}
-
-/// At most one report per Work and second is repeated because somebody else has changed what the hub stores.
-const REPAIR_AFTER: Duration = Duration::from_secs(1);
-/// How soon a status that was too large in its shortest form is tried again.
-const TOO_LARGE_PAUSE: Duration = Duration::from_mins(1);
 /// Works at the same time.
 const WORKS_AT_ONCE: usize = 8;
 
-/// The applier.
-pub struct Applying {
-    cluster: ClusterName,
-    hub: Client,
-    works: Store<Seen>,
-    /// AppliedWorks, only to know when they come and go.
-    applied: Store<PartialObjectMeta<AppliedWork>>,
-    queue: Queue<String>,
-    gate: Gate,
-    objects: Objects,
-    kinds: Kinds,
-    rules: MergeRules,
-    owners: Owners,
-    watches: Watches,
-    held: Mutex<HashMap<String, Held>>,
-    said: Mutex<BTreeMap<String, Said>>,
-    /// To be reported again although nothing changed.
-    again: Mutex<BTreeSet<String>>,
-    outgoing: Arc<Outgoing>,
-    delays: Delays,
-    help_after: SignedDuration,
-    /// Whether a comparison in degraded mode counts as one.
-    degraded_counts: bool,
-    /// Which labels and annotations comparisons leave out.
-    reserved: ReservedKeys,
-    /// How the priority of an update falls with the age of its Work, if it does.
-    by_age: Option<(i64, i64)>,
-    measures: Measures,
-    passes: controller::Measures,
-    clock: Clock,
+/// An API server, and whether it has gone back in time.
+#[derive(Clone)]
+pub struct Side {
+    /// Its client.
+    pub client: Client,
+    /// Its era.
+    pub era: Era,
 }
 
-/// Why a pass failed.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Owner(#[from] owners::Error),
-    #[error("the AppliedWork could not be read")]
-    OwnerUnknown,
-    #[error("the Work could not be read: {0}")]
-    Work(String),
-    #[error("manifest processing has been interrupted")]
-    Interrupted,
+/// The applier: its phases, and what they share.
+pub struct Applying {
+    hub_era: Era,
+    member: Side,
+    works: Works,
+    queue: Queue<String>,
+    gate: Gate,
+    records: Records,
+    watches: Watches,
+    reporter: Reporter,
+    admission: Admission,
+    decoder: Decoder,
+    write_ahead: WriteAhead,
+    waves: Waves,
+    conclusion: Conclusion,
+    cleanup: Cleanup,
+    passes: controller::Measures,
+    clock: Clock,
 }
 
 impl Applying {
     /// An applier with its gate closed.
     pub fn new(
         cluster: ClusterName,
-        hub: Client,
-        member: &Client,
+        hub: Side,
+        member: Side,
         outgoing: Arc<Outgoing>,
         args: &ApplierArgs,
         metrics: &Metrics,
@@ -179,64 +130,118 @@ impl Applying {
         if args.priorities().is_some() {
             queue.set_priority_of_timers(requeue::TIMER_PRIORITY);
         }
-        let (works, applied) = (works::store(), Store::new("appliedworks"));
-        let orphans = {
-            let (works, applied, cluster) = (works.clone(), applied.clone(), cluster.clone());
-            move || works::orphans(&works, &applied, &cluster).len()
+        let client = member.client.clone();
+        let (api, gate, records) = (
+            MemberApi::new(client.clone()),
+            Gate::default(),
+            Records::new(clock.clone()),
+        );
+        let owners = Owners::new(client.clone(), cluster.namespace());
+        let watches = Watches::new(client.clone(), member.era.clone(), api.kinds.clone(), queue.clone());
+        let (works, applied) = (Works::new(hub.client, cluster), Store::new("appliedworks"));
+        works.store.show_in(metrics.dump());
+        applied.show_in(metrics.dump());
+        watches.show_in(metrics.dump());
+        let measures = {
+            let (works, applied) = (works.clone(), applied.clone());
+            Measures::new(metrics, move || works.orphans(&applied).len())
         };
+        let reporter = Reporter::new(outgoing, queue.clone(), measures.clone());
+        let delays = args.delays();
         Self {
-            hub,
+            hub_era: hub.era,
+            member,
+            admission: Admission {
+                works: works.clone(),
+                applied,
+                queue: queue.clone(),
+                gate: gate.clone(),
+                records: records.clone(),
+                owners: owners.clone(),
+                watches: watches.clone(),
+                reporter: reporter.clone(),
+                measures: measures.clone(),
+                clock: clock.clone(),
+                longest: Duration::from_secs_f64(delays.fast_max_secs),
+                by_age: args.priorities(),
+                memories: admit::Memories::default(),
+            },
+            decoder: Decoder {
+                kinds: api.kinds.clone(),
+                keep_finalizers: args.work_applier_keep_finalizers,
+            },
+            write_ahead: WriteAhead {
+                api: api.clone(),
+                owners: owners.clone(),
+                watches: watches.clone(),
+                gate: gate.clone(),
+                records: records.clone(),
+                reporter: reporter.clone(),
+            },
+            waves: Waves {
+                api: api.clone(),
+                rules: MergeRules::new(client),
+                works: works.clone(),
+                gate: gate.clone(),
+                watches: watches.clone(),
+                reporter: reporter.clone(),
+                reserved: args.reserved_keys(),
+                clock: clock.clone(),
+            },
+            conclusion: Conclusion {
+                api: api.clone(),
+                owners: owners.clone(),
+                watches: watches.clone(),
+                gate: gate.clone(),
+                records: records.clone(),
+                reporter: reporter.clone(),
+                delays,
+                degraded_counts: args.work_applier_count_degraded_diff_as_reported,
+                measures: measures.clone(),
+                clock: clock.clone(),
+            },
+            cleanup: Cleanup {
+                api,
+                works: works.clone(),
+                owners,
+                gate: gate.clone(),
+                records: records.clone(),
+                reporter: reporter.clone(),
+                measures,
+                help_after: SignedDuration::from_mins(args.deletion_wait_time.into()),
+                clock: clock.clone(),
+            },
             works,
-            applied,
-            gate: Gate::default(),
-            objects: Objects::new(member.clone()),
-            kinds: Kinds::new(member.clone()),
-            rules: MergeRules::new(member.clone()),
-            owners: Owners::new(member.clone(), cluster.namespace()),
-            watches: Watches::new(member.clone(), queue.clone()),
-            held: Mutex::default(),
-            said: Mutex::default(),
-            again: Mutex::default(),
-            outgoing,
-            delays: args.delays(),
-            help_after: SignedDuration::from_mins(args.deletion_wait_time.into()),
-            by_age: args.priorities(),
-            degraded_counts: args.work_applier_count_degraded_diff_as_reported,
-            reserved: args.reserved_keys(),
-            measures: Measures::new(metrics, orphans),
-            passes: controller::Measures::new(metrics),
-            cluster,
             queue,
+            gate,
+            records,
+            watches,
+            reporter,
+            passes: controller::Measures::new(metrics),
             clock,
         }
     }
 
     /// Applies, until told to stop.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let applied = &self.admission.applied;
         // Between two terms of this process another may have led: nothing that is remembered is trusted, and whatever
         // was under way when the last one ended is looked at again.
-        self.works.rest();
-        self.applied.rest();
+        self.works.store.rest();
+        applied.rest();
         self.queue.take_back();
-        let applied: Api<PartialObjectMeta<AppliedWork>> = Api::all(self.objects.client().clone());
+        let api: Api<PartialObjectMeta<AppliedWork>> = Api::all(self.member.client.clone());
         let feed_works = async {
-            let mut changes = self.works.subscribe();
+            let mut changes = self.works.store.subscribe();
             loop {
-                self.work_changed(&changes.next().await);
+                self.admission.work_changed(&changes.next().await);
             }
         };
-        let feed_applied = controller::feed(self.applied.subscribe(), self.queue.clone(), |change| {
-            // What we create is known; that it goes is not.
-            let going = change
-                .new
-                .as_ref()
-                .is_none_or(|now| now.metadata.deletion_timestamp.is_some());
-            going.then(|| change.key.name().to_owned())
+        let feed_applied = controller::feed(applied.subscribe(), self.queue.clone(), |change| {
+            self.admission.owner_changed(change)
         });
         let passes = async {
-            // Other Works decide whose an object is, and nothing is judged before all are known.
-            self.works.synced().await;
-            self.applied.synced().await;
+            self.load().await;
             let options = controller::Options {
                 concurrency: WORKS_AT_ONCE,
                 ..controller::Options::new("work-applier")
@@ -249,154 +254,124 @@ impl Applying {
             controller::run(self.queue.clone(), options, self.passes.clone(), stop.clone(), pass).await;
         };
         tokio::select! {
-            () = works::watch(self.works.clone(), self.hub.clone(), &self.cluster) => {}
-            () = self.applied.clone().watch(applied, Selection::default(), fleet_runtime::cache::plain) => {}
+            () = self.works.watch(&self.hub_era) => {}
+            () = applied.clone().watch(api, Selection::all(&self.member.era), cache::plain) => {}
+            () = self.follow_eras() => {}
             () = feed_works => {}
             () = feed_applied => {}
             () = passes => {}
         }
     }
 
-    fn work_changed(&self, change: &fleet_runtime::cache::Change<Seen>) {
-        let name = change.key.name();
-        if works::matters(change) {
-            self.queue.add_with_priority(name.to_owned(), self.priority(change));
-            return;
-        }
-        // Somebody else has written the status: what was said is said again.
-        let Some(work) = &change.new else { return };
-        let repair = self.said.lock().get(name).is_some_and(|said| {
-            said.stored
-                && said.uid == work.uid()
-                && said.generation == work.generation()
-                && work.stored.is_none_or(|stored| stored != said.digest)
-        });
-        if repair && change.differs(|work| work.stored) {
-            self.again.lock().insert(name.to_owned());
-            self.queue.add_after(name.to_owned(), REPAIR_AFTER);
-        }
+    /// Waits until all Works and AppliedWorks are known: other Works decide whose an object is, and nothing is judged
+    /// before.
+    async fn load(&self) {
+        self.works.store.synced().await;
+        self.admission.applied.synced().await;
+        self.admission.load_records().await;
     }
 
-    /// How urgent a change of a Work is; the same for all unless that was asked for.
-    fn priority(&self, change: &fleet_runtime::cache::Change<Seen>) -> i64 {
-        let Some((a, b)) = self.by_age else { return 0 };
-        match (&change.old, &change.new) {
-            (None, Some(new)) => requeue::listed_priority(new.is_well),
-            (Some(old), Some(new)) if old.is_well && !new.view().deleting => {
-                let now = self.clock.now();
-                requeue::update_priority(now.duration_since(new.created().unwrap_or(now)), a, b)
+    /// When an API server has gone back in time, what is remembered may never have happened: every Work is looked at as if
+    /// for the first time.
+    async fn follow_eras(&self) {
+        let (mut hub, mut member) = (self.hub_era.number(), self.member.era.number());
+        loop {
+            tokio::select! {
+                now = self.hub_era.over(hub) => {
+                    hub = now;
+                    self.admission.hub_went_back();
+                }
+                now = self.member.era.over(member) => member = now,
             }
-            _ => requeue::URGENT,
+            self.admission.forget_rounds();
+            self.reporter.forget_all_said();
+            self.load().await;
+            self.admission.wake_all();
         }
     }
 
-    /// Whether there is a Work of that name, once that can be told.
-    fn work_exists(&self, name: &str) -> Result<bool, String> {
-        if self.works.is_synced() {
-            Ok(self.works.get(&works::key(&self.cluster, name)).is_some())
-        } else {
-            Err("the Works of this cluster have not been read yet".to_owned())
-        }
-    }
-
-    /// Forgets all about a Work but what is to be told to the hub.
-    fn drop_memory(&self, name: &str) {
-        self.held.lock().remove(name);
-        self.said.lock().remove(name);
-        self.again.lock().remove(name);
-        self.measures.stuck(name, false);
-        self.watches.forget(name);
-        self.outgoing.forget(&Subject::Work(name.to_owned()));
-        self.outgoing.forget(&Subject::Claim(name.to_owned()));
-    }
-}
-
-impl Applier for Applying {
-    fn open(&self, imc_uid: &str) {
-        if self.gate.open(imc_uid) {
-            for work in self.works.all() {
-                self.queue.add(work.name().to_owned());
+    /// One pass over a Work.
+    async fn pass(&self, name: &str) -> Result<Next, Failure> {
+        match self.admission.admit(name).await? {
+            Admitted::Nothing(next) => Ok(next),
+            Admitted::Round(admitted) => {
+                let admit::Round {
+                    inside: _inside,
+                    work,
+                    mut memory,
+                    scope,
+                } = *admitted;
+                let next = self.round(&work, &mut memory, &scope).await?;
+                self.admission.done(name, memory);
+                Ok(next)
             }
+            Admitted::End(end) => match self.end(*end).await? {
+                Ended::Yes => {
+                    self.admission.forget(name);
+                    Ok(Next::Wait)
+                }
+                Ended::Later(at) => Ok(Next::At(at)),
+            },
         }
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            self.gate.close().await;
-            // Whatever is found after the gate opens again is looked at as if for the first time.
-            self.watches.stop();
-            self.held.lock().clear();
-            self.said.lock().clear();
-            self.again.lock().clear();
-        })
-    }
-
-    fn known(&self) -> Known {
-        let said = self.said.lock();
-        let works = said.iter().map(|(name, said)| KnownWork {
-            name: name.clone(),
-            uid: said.uid.clone(),
-            generation: said.generation,
-            status_digest: Bytes::copy_from_slice(&said.digest),
-        });
-        Known {
-            works: works.collect(),
-            orphans: works::orphans(&self.works, &self.applied, &self.cluster),
-        }
-    }
-
-    fn watched(&self) -> String {
-        match self.works.progress() {
-            0 => String::new(),
-            version => version.to_string(),
-        }
-    }
-
-    fn resend(&self, works: Vec<String>) {
-        let works = if works.is_empty() {
-            self.said.lock().keys().cloned().collect()
+    /// Does a round, and says when to do the next.
+    async fn round(&self, work: &HubWork, memory: &mut WorkMemory, scope: &Scope) -> Result<Next, Failure> {
+        let common = Common::new(work, memory, self.clock.now());
+        let full = *scope == Scope::All;
+        let mut batch = self.decoder.decode(work, scope).await;
+        let mut before = if full {
+            Before::all(&mut memory.manifests)
         } else {
-            works
+            Before::some(&memory.manifests, &batch)
         };
-        self.again.lock().extend(works.iter().cloned());
-        for work in works {
-            self.queue.add(work);
+        if full {
+            memory.manifests = batch.iter().map(ManifestMemory::failed).collect();
+            let ledger = &mut memory.ledger;
+            self.write_ahead.begin(&common, ledger, &batch, &mut before).await?;
         }
+        let done = self.waves.announced(&common, &batch, &before, full).await?;
+        self.waves.keep(&common, &mut memory.manifests, done);
+        if full {
+            let late = waiting_for_own_crds(&batch);
+            if !late.is_empty() && self.decoder.own_kinds(work, &mut batch, &late).await {
+                let ledger = &mut memory.ledger;
+                self.write_ahead.write(&common, ledger, &batch, &mut before).await?;
+                let ready: Vec<Manifest> = late.iter().map(|at| batch[*at].clone()).collect();
+                let done = self.waves.run(&common, &ready, &before).await?;
+                self.waves.keep(&common, &mut memory.manifests, done);
+            }
+        }
+        // What is of no use without its manifest: say why it failed.
+        for manifest in batch.iter().filter(|manifest| manifest.object.is_err()) {
+            memory.manifests[place_of(manifest)] = ManifestMemory::failed(manifest);
+        }
+        if full {
+            memory.schedule.full_at = Some(Instant::now());
+        }
+        self.conclusion.conclude(&common, memory).await
     }
 
-    fn answered(&self, ack: &Ack) {
-        let Some(work) = &ack.work else { return };
-        match ack.outcome {
-            Outcome::Persisted | Outcome::Unchanged => {
-                if let Some(said) = self.said.lock().get_mut(&work.name).filter(|said| said.uid == work.uid) {
-                    said.stored = true;
-                    if let Some(since) = said.since.take() {
-                        self.measures.stage(Stage::Persisted, since);
-                    }
-                }
+    /// Takes the end of a Work as far as it goes.
+    async fn end(&self, end: End) -> Result<Ended, Failure> {
+        let End {
+            inside: _inside,
+            work,
+            owner,
+        } = end;
+        match self.cleanup.doubt(&work, owner.1.as_ref()) {
+            Doubt::None => {}
+            Doubt::NotItsOwn => {
+                self.cleanup.leave(&work);
+                return Ok(Ended::Yes);
             }
-            // Without the details it may fit. What does not even then is tried again from time to time.
-            Outcome::TooLarge => {
-                let mut said = self.said.lock();
-                let was_lean = said
-                    .get_mut(&work.name)
-                    .is_some_and(|said| std::mem::replace(&mut said.lean, true));
-                drop(said);
-                self.again.lock().insert(work.name.clone());
-                if was_lean {
-                    tracing::error!(work = work.name, "The status of the Work is too large for the hub");
-                    self.queue.add_after(work.name.clone(), TOO_LARGE_PAUSE);
-                } else {
-                    self.queue.add(work.name.clone());
-                }
-            }
-            // The hub's view of the Work is another than ours: look again in a moment.
-            Outcome::NotDeleting => self.queue.add_at(work.name.clone(), Instant::now() + REPAIR_AFTER),
-            // The watch brings what there is to know.
-            Outcome::Superseded | Outcome::UidMismatch | Outcome::Gone | Outcome::RetryLater => {}
-            Outcome::Invalid => {
-                tracing::error!(work = work.name, reason = ack.reason, "The hub finds a report invalid");
+            Doubt::Forgotten(owner, mut inventory) => {
+                let manifests = self.decoder.decode(&work, &Scope::All).await;
+                let ahead = &self.write_ahead;
+                ahead.keep_forgotten(&work, &owner, &mut inventory, &manifests).await?;
+                self.cleanup.write(&owner, &inventory).await?;
             }
         }
+        self.cleanup.clean_up(&work, owner).await
     }
 }

@@ -1,6 +1,9 @@
 //! AppliedWorks: the owners of what Works brought, with the inventory in their status. Always read uncached.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use fleet_api::{
     kind::SpecKind as _,
@@ -9,18 +12,22 @@ use fleet_api::{
 use fleet_core::apply::{
     deletion::{AppliedWorkView, Propagation},
     identify::ObjectKey,
-    inventory::Inventory,
+    inventory::{Attempt, Inventory},
 };
-use fleet_runtime::logs;
+use fleet_runtime::{client, logs};
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::ObjectMeta,
 };
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// AppliedWorks read at a time.
+const PAGE: u32 = 50;
+/// How soon a list that failed is asked for again.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// A request about an AppliedWork that was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +38,8 @@ pub(super) enum Error {
     Timeout(String),
 }
 
-/// AppliedWorks of this cluster.
+/// AppliedWorks of this cluster. Cheap to clone.
+#[derive(Clone)]
 pub(super) struct Owners {
     api: Api<AppliedWork>,
     /// Where their Works are on the hub.
@@ -56,6 +64,32 @@ impl Owners {
                 (AppliedWorkView::Unknown, None)
             }
             Err(_) => (AppliedWorkView::Unknown, None),
+        }
+    }
+
+    /// What each says was last applied, however long it takes to read.
+    pub(super) async fn attempts(&self) -> HashMap<String, Attempt> {
+        let mut params = ListParams::default().limit(PAGE);
+        let mut attempts = HashMap::new();
+        loop {
+            let page = match client::answered(self.api.list(&params)).await {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::warn!(error = %logs::chain(&error), "The AppliedWorks could not be read");
+                    sleep(AGAIN).await;
+                    // A token that has expired does not come back.
+                    params.continue_token = None;
+                    continue;
+                }
+            };
+            attempts.extend(page.items.into_iter().filter_map(|object| {
+                let inventory = Inventory::stored(&object.status?)?;
+                Some((object.metadata.name?, inventory.attempt))
+            }));
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                return attempts;
+            }
         }
     }
 

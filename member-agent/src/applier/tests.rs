@@ -1,19 +1,29 @@
 //! Passes over Works against API servers in memory: what is written, in which order, and what is not.
 
-mod api;
 mod faults;
+mod hold;
+mod leftovers;
+mod priorities;
+mod watching;
 
 use std::sync::Arc;
 
-use fleet_core::session::Outcome;
-use fleet_proto::convert::{MemberMessage, Status};
-use fleet_runtime::{cache::Event, clock::Clock, metrics::Metrics, queue::Next};
+use fleet_api::conditions::Status;
+use fleet_core::session::{Outcome, recovery::Recovery};
+use fleet_proto::convert::MemberMessage;
+use fleet_runtime::{
+    Key,
+    cache::{Era, Event},
+    clock::Clock,
+    metrics::Metrics,
+    queue::Next,
+};
+use fleet_testkit::{Fault, Server};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::api::FakeApi;
-use super::{Applier as _, Applying, works::Seen};
-use crate::{options::Options, session::Outgoing};
+use super::{Applier as _, Applying, Side, works::HubWork};
+use crate::{options::Options, outgoing::Outgoing};
 
 const OWNER: &str = "/apis/placement.kubernetes-fleet.io/v1beta1/appliedworks/w";
 const HUB_NAMESPACE: &str = "/api/v1/namespaces/fleet-member-east";
@@ -30,17 +40,37 @@ fn config(name: &str, data: &Value) -> Value {
 const WORK: &str = "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/fleet-member-east/works/w";
 
 struct Stage {
-    hub: FakeApi,
-    member: FakeApi,
+    hub: Server,
+    member: Server,
     outgoing: Arc<Outgoing>,
     applier: Arc<Applying>,
     clock: Clock,
     version: u64,
 }
 
+/// A cluster that serves the kinds of these tests.
+fn cluster() -> Server {
+    let server = Server::new();
+    server.serve("/api/v1", "configmaps", "ConfigMap", true);
+    server.serve("/api/v1", "services", "Service", true);
+    server.serve("/api/v1", "namespaces", "Namespace", false);
+    server.serve("/apis/apps/v1", "deployments", "Deployment", true);
+    server.serve("/apis/batch.example.com/v1", "jobs", "Job", true);
+    server
+}
+
+/// What a new process has of a cluster: what others wrote before is not counted.
+fn side(server: &Server) -> Side {
+    server.forget_writes();
+    Side {
+        client: server.client(),
+        era: Era::default(),
+    }
+}
+
 impl Stage {
     fn new() -> Self {
-        let (hub, member) = (FakeApi::default(), FakeApi::default());
+        let (hub, member) = (cluster(), cluster());
         hub.put(
             HUB_NAMESPACE,
             json!({"metadata": {"name": "fleet-member-east"}, "status": {"phase": "Active"}}),
@@ -49,27 +79,27 @@ impl Stage {
     }
 
     /// A new process on the same clusters.
-    fn on(hub: FakeApi, member: FakeApi) -> Self {
+    fn on(hub: Server, member: Server) -> Self {
         Self::with(hub, member, &[])
     }
 
-    fn with(hub: FakeApi, member: FakeApi, flags: &[&str]) -> Self {
+    fn with(hub: Server, member: Server, flags: &[&str]) -> Self {
         let args = ["member-agent"].iter().chain(flags).map(|arg| (*arg).into());
         let options = Options::from_args(args).unwrap();
         let outgoing = Arc::new(Outgoing::default());
         let clock = Clock::manual(Timestamp::from_second(1_000_000).unwrap());
         let applier = Arc::new(Applying::new(
             "east".parse().unwrap(),
-            hub.client(),
-            &member.client(),
+            side(&hub),
+            side(&member),
             outgoing.clone(),
             &options.applier,
             &Metrics::new(),
             clock.clone(),
         ));
-        applier.works.feed(Event::ListDone { version: 1 });
-        applier.applied.feed(Event::ListDone { version: 1 });
-        applier.open("imc");
+        applier.works.store.feed(Event::ListDone { version: 1 });
+        applier.admission.applied.feed(Event::ListDone { version: 1 });
+        applier.open("imc", Recovery::default());
         Self {
             hub,
             member,
@@ -93,11 +123,13 @@ impl Stage {
         for (key, value) in more.as_object().unwrap() {
             work["metadata"][key] = value.clone();
         }
-        if self.hub.get(WORK).is_none() {
-            self.hub.put(WORK, work.clone());
+        let mut stored = self.hub.get(WORK).unwrap_or_else(|| work.clone());
+        for part in ["metadata", "spec"] {
+            stored[part] = work[part].clone();
         }
+        self.hub.put(WORK, stored);
         let work: fleet_api::placement::Work = serde_json::from_str(&work.to_string()).unwrap();
-        self.applier.works.feed(Event::Applied(Seen::from(work)));
+        self.applier.works.store.feed(Event::Applied(HubWork::from(work)));
     }
 
     async fn pass(&self) -> Next {
@@ -134,12 +166,12 @@ async fn nothing_is_touched_before_the_finalizer_is_read() {
     stage.show(1, &json!({"finalizers": []}), &json!({}), &[config("c", &json!({}))]);
     stage.pass().await;
     assert!(matches!(&stage.said()[..], [MemberMessage::Claim(work)] if work.uid == "work-uid"));
-    assert_eq!(stage.member.writes(), Vec::<String>::new());
+    assert_eq!(stage.member.written(), Vec::<String>::new());
 
     stage.applier.close().await;
     stage.show(1, &json!({}), &json!({}), &[config("c", &json!({}))]);
     stage.pass().await;
-    assert_eq!(stage.member.writes(), Vec::<String>::new(), "the gate is closed");
+    assert_eq!(stage.member.written(), Vec::<String>::new(), "the gate is closed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,7 +180,7 @@ async fn a_new_work_is_written_down_then_applied_then_reported() {
     stage.show(1, &json!({}), &json!({}), &[config("c", &json!({"a": "1"}))]);
     assert!(matches!(stage.pass().await, Next::At(_)));
     assert_eq!(
-        stage.member.writes(),
+        stage.member.written(),
         [
             "POST /apis/placement.kubernetes-fleet.io/v1beta1/appliedworks".to_owned(),
             format!("PATCH {OWNER}/status"),
@@ -172,7 +204,7 @@ async fn a_new_work_is_written_down_then_applied_then_reported() {
     again.show(1, &json!({}), &json!({}), &[config("c", &json!({"a": "1"}))]);
     again.pass().await;
     again.pass().await;
-    assert_eq!(again.member.writes(), Vec::<String>::new());
+    assert_eq!(again.member.written(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,12 +233,14 @@ async fn a_crash_between_making_and_telling_loses_nothing() {
         &[config("c", &json!({})), config("d", &json!({}))],
     );
     // The result cannot be written: as if the process had died there.
-    stage.member.fail_after(&format!("{OWNER}/status"), 1, 500);
+    stage
+        .member
+        .fail(Fault::new(&format!("{OWNER}/status"), 500).writes().after(1));
     stage.applier.pass("w").await.unwrap_err();
     assert!(stage.member.get(&config_path("d")).is_some());
 
     let mut next = Stage::on(stage.hub.clone(), stage.member.clone());
-    next.member.fail_after("", 0, 0);
+    next.member.recover();
     next.show(2, &json!({}), &json!({}), &[config("c", &json!({}))]);
     next.pass().await;
     assert_eq!(
@@ -247,9 +281,9 @@ async fn the_end_of_a_work() {
     let namespace = |phase: &str| json!({"metadata": {"name": "fleet-member-east"}, "status": {"phase": phase}});
     stage.hub.put(HUB_NAMESPACE, namespace("Terminating"));
     stage.show(2, &deleting, &json!({}), &[config("c", &json!({}))]);
-    let before = stage.member.writes();
+    let before = stage.member.written();
     stage.pass().await;
-    assert_eq!(stage.member.writes(), before);
+    assert_eq!(stage.member.written(), before);
     assert!(stage.member.get(OWNER).is_some());
 
     stage.hub.put(HUB_NAMESPACE, namespace("Active"));
@@ -269,11 +303,11 @@ async fn a_work_that_vanished_is_no_order() {
     let mut stage = Stage::new();
     stage.show(1, &json!({}), &json!({}), &[config("c", &json!({}))]);
     stage.pass().await;
-    let before = stage.member.writes();
-    let key = super::works::key(&"east".parse().unwrap(), "w");
-    stage.applier.works.deleted(&key, Some("work-uid"));
+    let before = stage.member.written();
+    let key = Key::namespaced("fleet-member-east", "w");
+    stage.applier.works.store.deleted(&key, Some("work-uid"));
     stage.pass().await;
-    assert_eq!(stage.member.writes(), before);
+    assert_eq!(stage.member.written(), before);
     assert!(stage.member.get(&config_path("c")).is_some());
 }
 
@@ -293,7 +327,7 @@ async fn changes_are_seen_and_own_writes_cause_nothing() {
         stage.applier.queue.take().await;
         stage.applier.queue.done(&"w".to_owned(), Next::Wait);
     }
-    let before = stage.member.writes().len();
+    let before = stage.member.written().len();
     stage.member.put(&config_path("other"), config("other", &json!({})));
     settle().await;
     assert!(stage.applier.queue.is_empty(), "what is not ours matters to nobody");
@@ -304,7 +338,10 @@ async fn changes_are_seen_and_own_writes_cause_nothing() {
     settle().await;
     assert_eq!(stage.applier.queue.take().await.key, "w");
     stage.pass().await;
-    assert_eq!(stage.member.writes()[before..], [format!("PATCH {}", config_path("c"))]);
+    assert_eq!(
+        stage.member.written()[before..],
+        [format!("PATCH {}", config_path("c"))]
+    );
     assert_eq!(stage.member.get(&config_path("c")).unwrap()["data"]["a"], "1");
     stage.applier.queue.done(&"w".to_owned(), Next::Wait);
     settle().await;
@@ -333,7 +370,7 @@ async fn a_running_applier_goes_from_work_to_report_and_back() {
     assert_eq!(stage.conditions(), good());
 
     // Deleted by hand: back at once.
-    stage.member.remove(&config_path("c"));
+    stage.member.delete(&config_path("c"));
     settle().await;
     assert!(stage.member.get(&config_path("c")).is_some());
 
@@ -345,56 +382,4 @@ async fn a_running_applier_goes_from_work_to_report_and_back() {
     assert_eq!(stage.member.get(OWNER), None);
     stop.cancel();
     running.await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_terminating_owner_is_waited_for() {
-    let mut stage = Stage::new();
-    let going = json!({"metadata": {
-        "name": "w", "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]},
-        "spec": {"workName": "w", "workNamespace": "fleet-member-east"}});
-    stage.member.put(OWNER, going);
-    stage.show(1, &json!({}), &json!({}), &[config("c", &json!({}))]);
-    stage.pass().await;
-    assert_eq!(stage.member.writes(), Vec::<String>::new());
-}
-
-#[tokio::test(start_paused = true)]
-async fn urgent_works_go_first_when_asked() {
-    let (hub, member) = (FakeApi::default(), FakeApi::default());
-    let stage = Stage::with(hub, member, &["--enable-work-applier-priority-queue=true"]);
-    let work = |name: &str, generation: i64, well_at: i64, minutes_old: i64| {
-        let created = stage.clock.now() - jiff::SignedDuration::from_mins(minutes_old);
-        let condition = |type_: &str| {
-            json!({"type": type_, "status": "True", "reason": "R", "message": "", "observedGeneration": well_at,
-                "lastTransitionTime": "2026-01-01T00:00:00Z"})
-        };
-        let work: fleet_api::placement::Work = serde_json::from_str(
-            &json!({
-                "metadata": {"name": name, "namespace": "fleet-member-east", "uid": name, "generation": generation,
-                    "resourceVersion": (generation * 10).to_string(), "creationTimestamp": created.to_string()},
-                "spec": {"workload": {"manifests": []}},
-                "status": {"conditions": [condition("Applied"), condition("Available")], "manifestConditions": []},
-            })
-            .to_string(),
-        )
-        .unwrap();
-        Seen::from(work)
-    };
-    let change = |old: Option<Seen>, new: Option<Seen>| fleet_runtime::cache::Change {
-        key: super::works::key(&"east".parse().unwrap(), "w"),
-        old: old.map(Arc::new),
-        new: new.map(Arc::new),
-    };
-    let priority = |old, new| stage.applier.priority(&change(old, new));
-    let (well, ill) = (|age| work("w", 1, 1, age), |age| work("w", 1, 0, age));
-    assert_eq!(priority(None, Some(ill(0))), 100);
-    assert_eq!(priority(None, Some(well(60))), -1, "listed, and as it should be");
-    let changed = |age| Some(work("w", 2, 1, age));
-    assert_eq!(
-        [0, 5, 33, 34].map(|age| priority(Some(well(age)), changed(age))),
-        [100, 85, 1, 0]
-    );
-    assert_eq!(priority(Some(ill(60)), changed(60)), 100);
-    assert_eq!(priority(Some(well(60)), None), 100);
 }

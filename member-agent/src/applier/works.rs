@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,22 +13,33 @@ use fleet_api::{
     finalizers,
     guard::Guarded,
     names::ClusterName,
-    placement::{AppliedWork, ApplyStrategyType, Work, WorkSpec},
+    placement::{AppliedWork, ApplyStrategyType, Work, WorkSpec, WorkStatus},
 };
 use fleet_core::{
-    apply::deletion::WorkView,
-    session::digest::{Digest, digest},
+    apply::{
+        deletion::{HubNamespace, WorkView},
+        identify,
+    },
+    session::{
+        WorkRef,
+        digest::{Digest, digest},
+    },
 };
 use fleet_runtime::{
     Key,
     backoff::Backoff,
-    cache::{Change, Selection, Store, prune},
+    cache::{Change, Era, Selection, Store, prune},
+    client::answered,
 };
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
     core::{ObjectMeta, PartialObjectMeta},
 };
+use tokio::time::timeout;
+
+use super::digest::hex_digest;
 
 /// Before the MemberCluster exists the hub refuses us.
 const PATIENCE: Backoff = Backoff {
@@ -35,9 +47,12 @@ const PATIENCE: Backoff = Backoff {
     max: Duration::from_secs(5),
 };
 
+/// How long a question about the end of a Work may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A Work without its status: of that only whether it is what we last said.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct HubWork {
     meta: ObjectMeta,
     pub(super) spec: WorkSpec,
     pub(super) stored: Option<Digest>,
@@ -47,7 +62,7 @@ pub(super) struct Seen {
     pub(super) content: u64,
 }
 
-impl Resource for Seen {
+impl Resource for HubWork {
     type DynamicType = ();
     type Scope = <Work as Resource>::Scope;
 
@@ -76,7 +91,7 @@ impl Resource for Seen {
     }
 }
 
-impl From<Work> for Seen {
+impl From<Work> for HubWork {
     fn from(work: Work) -> Self {
         Self {
             stored: work.status.as_ref().map(digest),
@@ -109,7 +124,7 @@ fn is_well(work: &Work) -> bool {
     }
 }
 
-impl Seen {
+impl HubWork {
     pub(super) fn created(&self) -> Option<Timestamp> {
         self.meta.creation_timestamp.as_ref().map(|time| time.0)
     }
@@ -124,6 +139,25 @@ impl Seen {
 
     pub(super) fn generation(&self) -> i64 {
         self.meta.generation.unwrap_or_default()
+    }
+
+    /// The Work as messages name it.
+    pub(super) fn reference(&self) -> WorkRef {
+        WorkRef {
+            name: self.name().to_owned(),
+            uid: self.uid().to_owned(),
+        }
+    }
+
+    /// The digest of its spec, as it is written down.
+    pub(super) fn spec_digest(&self) -> String {
+        // What was decoded can be written.
+        serde_json::to_string(&self.spec).map_or_else(|_| String::new(), |text| hex_digest(&text))
+    }
+
+    /// The namespaces that its objects may not leave.
+    pub(super) fn bounds(&self) -> Vec<&str> {
+        self.meta.labels.as_ref().map(identify::bounds).unwrap_or_default()
     }
 
     pub(super) fn view(&self) -> WorkView {
@@ -141,42 +175,97 @@ impl Seen {
     }
 }
 
-/// The store of this cluster's Works.
-pub(super) fn store() -> Store<Seen> {
-    Store::<Seen>::builder("works").prune(prune::<Seen>).build()
+/// The Works of this cluster, and where to ask about them when a cache will not do. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Works {
+    pub(super) store: Store<HubWork>,
+    hub: Client,
+    cluster: ClusterName,
 }
 
-/// Keeps the store like the hub, for ever.
-pub(super) async fn watch(store: Store<Seen>, hub: Client, cluster: &ClusterName) {
-    let api: Api<Guarded<Work>> = Api::namespaced(hub, &cluster.namespace());
-    let selection = Selection {
-        backoff: PATIENCE,
-        ..Selection::default()
-    };
-    let decode = |guarded: Guarded<Work>| guarded.0.map(Seen::from).map_err(|odd| odd.error);
-    store.watch(api, selection, decode).await;
-}
-
-/// AppliedWorks without a Work; none before both are known.
-pub(super) fn orphans(
-    works: &Store<Seen>,
-    applied: &Store<PartialObjectMeta<AppliedWork>>,
-    cluster: &ClusterName,
-) -> Vec<String> {
-    if !(works.is_synced() && applied.is_synced()) {
-        return Vec::new();
+impl Works {
+    pub(super) fn new(hub: Client, cluster: ClusterName) -> Self {
+        Self {
+            store: Store::<HubWork>::builder("works").prune(prune::<HubWork>).build(),
+            hub,
+            cluster,
+        }
     }
-    let all = applied.all();
-    let names = all.iter().filter_map(|object| object.metadata.name.clone());
-    names.filter(|name| works.get(&key(cluster, name)).is_none()).collect()
+
+    /// Keeps the store like the hub, for ever.
+    pub(super) async fn watch(&self, era: &Era) {
+        let api: Api<Guarded<Work>> = Api::namespaced(self.hub.clone(), &self.cluster.namespace());
+        let selection = Selection {
+            backoff: PATIENCE,
+            ..Selection::all(era)
+        };
+        let decode = |guarded: Guarded<Work>| guarded.0.map(HubWork::from).map_err(|odd| odd.error);
+        self.store.clone().watch(api, selection, decode).await;
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<HubWork>> {
+        self.store.get(&Key::namespaced(self.cluster.namespace(), name))
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<HubWork>> {
+        self.store.all()
+    }
+
+    /// Whether there is a Work of that name, once that can be told.
+    pub(super) fn exists(&self, name: &str) -> Result<bool, String> {
+        if self.store.is_synced() {
+            Ok(self.get(name).is_some())
+        } else {
+            Err("the Works of this cluster have not been read yet".to_owned())
+        }
+    }
+
+    /// AppliedWorks without a Work; none before both are known.
+    pub(super) fn orphans(&self, applied: &Store<PartialObjectMeta<AppliedWork>>) -> Vec<String> {
+        if !(self.store.is_synced() && applied.is_synced()) {
+            return Vec::new();
+        }
+        let all = applied.all();
+        let names = all.iter().filter_map(|object| object.metadata.name.clone());
+        names.filter(|name| self.get(name).is_none()).collect()
+    }
+
+    /// The status that the hub has stored, read now.
+    pub(super) async fn stored_status(&self, name: &str) -> kube::Result<WorkStatus> {
+        let api: Api<Work> = Api::namespaced(self.hub.clone(), &self.cluster.namespace());
+        let work = answered(api.get(name)).await?;
+        Ok(work.status.unwrap_or_default())
+    }
+
+    /// Whether the Work is being deleted, read now.
+    pub(super) async fn is_deleting(&self, work: &HubWork) -> bool {
+        let api: Api<Work> = Api::namespaced(self.hub.clone(), &self.cluster.namespace());
+        match timeout(ANSWER_TIMEOUT, api.get_metadata(work.name())).await {
+            Ok(Ok(now)) => now.metadata.uid.as_deref() == Some(work.uid()) && now.metadata.deletion_timestamp.is_some(),
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
+    /// The namespace of this cluster on the hub, read now.
+    pub(super) async fn hub_namespace(&self) -> HubNamespace {
+        let api: Api<Namespace> = Api::all(self.hub.clone());
+        match timeout(ANSWER_TIMEOUT, api.get(&self.cluster.namespace())).await {
+            Ok(Ok(namespace)) => {
+                let phase = namespace.status.and_then(|status| status.phase);
+                if namespace.metadata.deletion_timestamp.is_some() || phase.as_deref() == Some("Terminating") {
+                    HubNamespace::Terminating
+                } else {
+                    HubNamespace::Active
+                }
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => HubNamespace::Gone,
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => HubNamespace::Forbidden,
+            Ok(Err(_)) | Err(_) => HubNamespace::Unknown,
+        }
+    }
 }
 
 /// Whether a change can mean something to do: another Work, spec, finalizer or deletion.
-pub(super) fn matters(change: &Change<Seen>) -> bool {
+pub(super) fn matters(change: &Change<HubWork>) -> bool {
     change.differs(|work| (work.uid().to_owned(), work.generation(), work.content, work.view()))
-}
-
-/// The key of a Work of this cluster.
-pub(super) fn key(cluster: &ClusterName, name: &str) -> Key {
-    Key::namespaced(cluster.namespace(), name)
 }

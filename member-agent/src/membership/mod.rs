@@ -15,10 +15,14 @@ use fleet_api::{
     annotations::{CHANNEL_CA, CHANNEL_ENDPOINT},
     cluster::{ClusterState, InternalMemberCluster},
 };
+use fleet_core::session::recovery::Recovery;
 use tokio::sync::watch::{Receiver, Sender};
 
 pub use self::watch::{follow, store, watch};
-use crate::{applier::Applier, heartbeat::DEFAULT_PERIOD};
+use crate::applier::Applier;
+
+/// The heartbeat period until an InternalMemberCluster says another.
+const DEFAULT_PERIOD: Duration = Duration::from_mins(1);
 
 /// An InternalMemberCluster, as far as the agent acts on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct Imc {
     pub endpoint: Option<String>,
     /// Its CA, base64 of PEM.
     pub ca: Option<String>,
+    /// Whether the hub went back in time, and has recovered.
+    pub recovery: Recovery,
 }
 
 /// What the hub asks.
@@ -94,6 +100,7 @@ impl From<&InternalMemberCluster> for Imc {
             period: Duration::from_secs(seconds.unsigned_abs().into()),
             endpoint: annotation(CHANNEL_ENDPOINT),
             ca: annotation(CHANNEL_CA),
+            recovery: Recovery::of(object.metadata.annotations.as_ref()),
         }
     }
 }
@@ -159,7 +166,7 @@ pub async fn run(
                 None
             }
             Stance::Join(imc) => {
-                applier.open(&imc.uid);
+                applier.open(&imc.uid, imc.recovery);
                 Some(Phase::Joined(imc))
             }
             // Nobody may read that we have stopped before we have.
@@ -212,6 +219,7 @@ impl Imc {
             period: Duration::from_mins(1),
             endpoint: None,
             ca: None,
+            recovery: Recovery::default(),
         }
     }
 }

@@ -48,7 +48,7 @@ struct Slow {
 }
 
 impl Applier for Slow {
-    fn open(&self, _: &str) {
+    fn open(&self, _: &str, _: Recovery) {
         self.opened.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -61,10 +61,6 @@ impl Applier for Slow {
 
     fn known(&self) -> Known {
         Known::default()
-    }
-
-    fn watched(&self) -> String {
-        String::new()
     }
 
     fn resend(&self, _: Vec<String>) {}

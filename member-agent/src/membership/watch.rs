@@ -6,7 +6,7 @@ use fleet_api::{cluster::InternalMemberCluster, guard::Guarded, names::ClusterNa
 use fleet_runtime::{
     Key,
     backoff::Backoff,
-    cache::{Reason, Selection, State, Store, prune},
+    cache::{Era, Reason, Selection, State, Store, prune},
     health::Check,
 };
 use kube::{Api, Client};
@@ -32,12 +32,12 @@ pub fn store() -> Store<InternalMemberCluster> {
 }
 
 /// Keeps the store like the hub, for ever.
-pub async fn watch(store: Store<InternalMemberCluster>, hub: Client, cluster: ClusterName) {
+pub async fn watch(store: Store<InternalMemberCluster>, hub: Client, era: Era, cluster: ClusterName) {
     let api: Api<Guarded<InternalMemberCluster>> = Api::namespaced(hub, &cluster.namespace());
     let selection = Selection {
         fields: Some(format!("metadata.name={cluster}")),
         backoff: PATIENCE,
-        ..Selection::default()
+        ..Selection::all(&era)
     };
     store
         .watch(api, selection, |guarded| guarded.0.map_err(|e| e.error))
@@ -63,7 +63,7 @@ pub async fn follow(
         seen.send_if_modified(|known| {
             let differs = *known != new;
             if differs {
-                announce(known, &new, &cluster);
+                log(known, &new, &cluster);
                 *known = new;
             }
             differs
@@ -92,22 +92,25 @@ fn reason(state: &State, cluster: &ClusterName) -> Option<String> {
                 format!("the hub refuses us: no MemberCluster {cluster} with our identity yet? ({message})")
             }
             Reason::NotFound => format!("the hub does not serve InternalMemberClusters ({message})"),
-            Reason::Unauthorized => format!("the hub does not accept our credential ({message})"),
+            Reason::Unauthorized => format!(
+                "the hub does not accept our credential ({message}); if it has ended or was revoked, run `kubectl fleet \
+                 join {cluster}` again"
+            ),
             Reason::Unavailable => format!("the hub cannot be read ({message})"),
         }),
     }
 }
 
-fn announce(before: &Seen, now: &Seen, cluster: &ClusterName) {
+fn log(before: &Seen, now: &Seen, cluster: &ClusterName) {
     match (before.imc(), now) {
         (None, Seen::Present(imc)) => {
-            tracing::info!(%cluster, uid = imc.uid, state = ?imc.wanted, "Read the InternalMemberCluster");
+            tracing::info!(member = %cluster, uid = imc.uid, state = ?imc.wanted, "Read the InternalMemberCluster");
         }
         (Some(old), Seen::Present(imc)) if old.uid != imc.uid => {
-            tracing::info!(%cluster, uid = imc.uid, "The InternalMemberCluster is a new one");
+            tracing::info!(member = %cluster, uid = imc.uid, "The InternalMemberCluster is a new one");
         }
-        (Some(_), Seen::Absent) => tracing::warn!(%cluster, "The InternalMemberCluster is gone"),
-        (None, Seen::Absent) => tracing::info!(%cluster, "There is no MemberCluster on the hub yet"),
+        (Some(_), Seen::Absent) => tracing::warn!(member = %cluster, "The InternalMemberCluster is gone"),
+        (None, Seen::Absent) => tracing::info!(member = %cluster, "There is no MemberCluster on the hub yet"),
         _ => {}
     }
 }

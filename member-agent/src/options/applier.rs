@@ -84,6 +84,13 @@ pub struct ApplierArgs {
           default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_name = "BOOL")]
     pub work_applier_compare_reserved_keys: bool,
+
+    /// Whether objects get the finalizers that their manifests have. Where nobody acts on one, such an object can never be
+    /// deleted.
+    #[arg(long, env = "FLEET_WORK_APPLIER_KEEP_FINALIZERS", action = ArgAction::Set, value_parser = go_bool,
+          default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_name = "BOOL")]
+    pub work_applier_keep_finalizers: bool,
 }
 
 impl ApplierArgs {

@@ -7,7 +7,7 @@ use fleet_runtime::clock::Clock;
 use futures::future::BoxFuture;
 
 use super::{Cluster, Collected, Identity, PriceFile, Provider, Version, builtin::common};
-use crate::session::reports::said;
+use crate::outgoing::said;
 
 /// The azure provider. Prices come from a file, never from the network.
 pub struct Azure {

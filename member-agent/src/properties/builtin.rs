@@ -2,16 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fleet_api::conditions::properties::NamespaceCollectionSucceeded;
+use fleet_api::{cluster::ResourceUsage, conditions::properties::NamespaceCollectionSucceeded};
 use fleet_core::membership::properties::{Amounts, CLUSTER_CA, CLUSTER_ENTRYPOINT, K8S_VERSION, NODE_COUNT};
-use fleet_proto::convert::ResourceUsage;
 use fleet_runtime::clock::Clock;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
 use kube::Config;
 
 use super::{Cluster, Collected, Provider, Version};
-use crate::session::reports::said;
+use crate::outgoing::said;
 
 /// How others would reach this cluster's API server, read once at start.
 #[derive(Debug, Clone, Default)]
@@ -126,8 +126,8 @@ pub(super) async fn common(cluster: &Cluster, version: &Version, identity: &Iden
 fn usage(cluster: &Cluster, now: Timestamp) -> ResourceUsage {
     let map = |amounts: Amounts| {
         BTreeMap::from([
-            ("cpu".to_owned(), amounts.cpu.to_string()),
-            ("memory".to_owned(), amounts.memory.to_string()),
+            ("cpu".to_owned(), Quantity(amounts.cpu.to_string())),
+            ("memory".to_owned(), Quantity(amounts.memory.to_string())),
         ])
     };
     let (capacity, allocatable) = cluster.usage(|usage| (usage.capacity(), usage.allocatable()));
@@ -135,7 +135,7 @@ fn usage(cluster: &Cluster, now: Timestamp) -> ResourceUsage {
         capacity: map(capacity),
         allocatable: map(allocatable),
         available: cluster.available().map(map).unwrap_or_default(),
-        observed_at: now,
+        observation_time: Some(Time(now)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_core::membership::properties::{Amounts, Namespaces, Usage};
-use fleet_runtime::cache::{Change, Reason, Selection, State, Store, plain};
+use fleet_runtime::cache::{Change, Era, Reason, Selection, State, Store, plain};
 use futures::future::join_all;
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
@@ -51,22 +51,22 @@ impl Cluster {
     }
 
     /// Watches, for ever.
-    pub async fn run(&self, client: Client) {
+    pub async fn run(&self, client: Client, era: &Era) {
         let counting = Selection {
             fields: Some(PODS_THAT_COUNT.to_owned()),
-            ..Selection::default()
+            ..Selection::all(era)
         };
         let nodes = self
             .nodes
             .clone()
-            .watch(Api::all(client.clone()), Selection::default(), plain);
+            .watch(Api::all(client.clone()), Selection::all(era), plain);
         let pods = optional(
             self.pods
                 .clone()
                 .map(|store| store.watch(Api::all(client.clone()), counting, plain)),
         );
         let namespaces = self.namespaces.clone();
-        let namespaces = optional(namespaces.map(|store| store.watch(Api::all(client), Selection::default(), plain)));
+        let namespaces = optional(namespaces.map(|store| store.watch(Api::all(client), Selection::all(era), plain)));
         tokio::join!(nodes, pods, namespaces, self.sum_up());
     }
 

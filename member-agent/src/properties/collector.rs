@@ -16,8 +16,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Announce, Collected, Provider, Report};
-use crate::session::reports::said;
+use super::{Collected, Provider, Recorder, Report};
+use crate::outgoing::said;
 
 /// How long a start, and a collection, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,16 +38,16 @@ pub struct Collector {
     free: Arc<Semaphore>,
     /// Ends with the collector whatever still runs.
     tasks: JoinSet<()>,
-    announce: Announce,
+    record: Recorder,
 }
 
 impl Collector {
     /// Starts `provider`, if there is one, in the background. Must be called inside the runtime.
-    pub fn new(built_in: Arc<dyn Provider>, provider: Option<Arc<dyn Provider>>, announce: Announce) -> Self {
+    pub fn new(built_in: Arc<dyn Provider>, provider: Option<Arc<dyn Provider>>, record: Recorder) -> Self {
         let (sender, started) = watch::channel(None);
         let mut tasks = JoinSet::new();
         if let Some(provider) = provider.clone() {
-            tasks.spawn(start(provider, sender, announce.clone()));
+            tasks.spawn(start(provider, sender, record.clone()));
         }
         Self {
             built_in,
@@ -55,7 +55,7 @@ impl Collector {
             started,
             free: Arc::new(Semaphore::new(CALLS_MAX)),
             tasks,
-            announce,
+            record,
         }
     }
 
@@ -105,7 +105,7 @@ impl Collector {
         let Ok(Ok(collected)) = timeout(PATIENCE, answer).await else {
             let hindrance = provider.hindrance();
             tracing::warn!(hindrance, "The property provider does not respond in time");
-            (self.announce)(Event::ProviderTimedOut);
+            (self.record)(Event::ProviderTimedOut);
             return match hindrance {
                 Some(hindrance) => Report::failed(&CollectionSucceeded::TimedOut.with_detail(hindrance)),
                 None => Report::failed(&CollectionSucceeded::TimedOut),
@@ -118,7 +118,7 @@ impl Collector {
     }
 }
 
-async fn start(provider: Arc<dyn Provider>, state: watch::Sender<Option<ProviderStarted>>, announce: Announce) {
+async fn start(provider: Arc<dyn Provider>, state: watch::Sender<Option<ProviderStarted>>, record: Recorder) {
     let mut failures = 0;
     loop {
         let mut starting = pin!(provider.start());
@@ -127,14 +127,14 @@ async fn start(provider: Arc<dyn Provider>, state: watch::Sender<Option<Provider
         } else {
             tracing::warn!("The property provider does not start up in time");
             let late = ProviderStarted::TimedOut;
-            set(&state, late, &announce, Event::ProviderStartTimedOut);
+            set(&state, late, &record, Event::ProviderStartTimedOut);
             // It may still succeed.
             starting.await
         };
         match result {
             Ok(()) => {
                 tracing::info!("The property provider has started");
-                set(&state, ProviderStarted::Started, &announce, Event::ProviderStarted);
+                set(&state, ProviderStarted::Started, &record, Event::ProviderStarted);
                 return;
             }
             Err(error) => {
@@ -143,7 +143,7 @@ async fn start(provider: Arc<dyn Provider>, state: watch::Sender<Option<Provider
                     "The property provider failed to start; the built-in collection is used"
                 );
                 let failed = ProviderStarted::Failed { error: error.clone() };
-                set(&state, failed, &announce, Event::ProviderFailedToStart { error });
+                set(&state, failed, &record, Event::ProviderFailedToStart { error });
             }
         }
         failures += 1;
@@ -151,14 +151,14 @@ async fn start(provider: Arc<dyn Provider>, state: watch::Sender<Option<Provider
     }
 }
 
-fn set(state: &watch::Sender<Option<ProviderStarted>>, new: ProviderStarted, announce: &Announce, event: Event) {
+fn set(state: &watch::Sender<Option<ProviderStarted>>, new: ProviderStarted, record: &Recorder, event: Event) {
     let changed = state.send_if_modified(|known| {
         let changed = known.as_ref() != Some(&new);
         *known = Some(new);
         changed
     });
     if changed {
-        announce(event);
+        record(event);
     }
 }
 

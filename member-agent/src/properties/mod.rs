@@ -11,6 +11,7 @@ mod azure;
 mod builtin;
 mod cluster;
 mod collector;
+pub mod health;
 mod lean;
 mod platform;
 mod prices;
@@ -18,12 +19,19 @@ mod version;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fleet_api::{conditions::ConditionState, events::InternalMemberClusterEvent};
-use fleet_core::membership::properties::{Cadence, Change};
-use fleet_proto::convert::{Condition, Properties, PropertyValue, ResourceUsage};
+use fleet_api::{
+    cluster::{PropertyValue, ResourceUsage},
+    conditions::ConditionState,
+    events::InternalMemberClusterEvent,
+};
+use fleet_core::{
+    membership::properties::{Cadence, Change},
+    session::{cluster::PropertiesReport, condition::ReportedCondition},
+};
 use fleet_runtime::clock::Clock;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::{
     sync::{Notify, watch},
     time::sleep,
@@ -38,7 +46,7 @@ pub use self::{
     prices::PriceFile,
     version::Version,
 };
-use crate::session::reports::said;
+use crate::outgoing::said;
 
 /// Somebody who knows more about the cluster than its API server does.
 pub trait Provider: Send + Sync + 'static {
@@ -55,7 +63,7 @@ pub trait Provider: Send + Sync + 'static {
 }
 
 /// What a provider found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Collected {
     /// By name.
     pub properties: BTreeMap<String, PropertyValue>,
@@ -64,25 +72,30 @@ pub struct Collected {
     /// Owner by namespace; none if they are not collected.
     pub namespaces: Option<BTreeMap<String, String>>,
     /// What the provider says about its work.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<ReportedCondition>,
 }
 
 impl Collected {
     /// Adds a property.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>, observed_at: Timestamp) {
         let value = value.into();
-        self.properties
-            .insert(name.into(), PropertyValue { value, observed_at });
+        self.properties.insert(
+            name.into(),
+            PropertyValue {
+                value,
+                observation_time: Time(observed_at),
+            },
+        );
     }
 }
 
 /// What is reported about the cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// None if collecting failed: what was reported before stays.
     pub collected: Option<Collected>,
     /// About the collection.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<ReportedCondition>,
 }
 
 impl Report {
@@ -92,10 +105,10 @@ impl Report {
             let mut report = report.clone();
             if let Some(collected) = &mut report.collected {
                 for value in collected.properties.values_mut() {
-                    value.observed_at = Timestamp::UNIX_EPOCH;
+                    value.observation_time = Time(Timestamp::UNIX_EPOCH);
                 }
                 if let Some(usage) = &mut collected.usage {
-                    usage.observed_at = Timestamp::UNIX_EPOCH;
+                    usage.observation_time = None;
                 }
             }
             report
@@ -104,7 +117,7 @@ impl Report {
     }
 
     /// As a message about this InternalMemberCluster.
-    pub fn message(&self, imc_uid: &str, imc_generation: i64) -> Properties {
+    pub fn message(&self, imc_uid: &str, imc_generation: i64) -> PropertiesReport {
         let mut conditions = self.conditions.clone();
         let collected = self.collected.clone();
         let succeeded = collected.is_some();
@@ -115,7 +128,7 @@ impl Report {
             conditions: of_provider,
         } = collected.unwrap_or_default();
         conditions.extend(of_provider);
-        Properties {
+        PropertiesReport {
             imc_uid: imc_uid.to_owned(),
             imc_generation,
             properties,
@@ -136,7 +149,7 @@ impl Report {
 }
 
 /// Tells people on the hub.
-pub type Announce = Arc<dyn Fn(InternalMemberClusterEvent) + Send + Sync>;
+pub type Recorder = Arc<dyn Fn(InternalMemberClusterEvent) + Send + Sync>;
 
 /// Collects with every heartbeat and whenever something changed that placement cares about, for ever.
 pub async fn run(
@@ -150,7 +163,7 @@ pub async fn run(
     cadence.changed(Change::Structural);
     collector.first_start().await;
     loop {
-        let now = clock.now();
+        let now = clock.steady();
         let wait = cadence
             .due(now)
             .map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
@@ -167,7 +180,7 @@ pub async fn run(
             }
         }
         let new = collector.collect().await;
-        cadence.reported(clock.now());
+        cadence.reported(clock.steady());
         report.send_replace(Some(Arc::new(new)));
     }
 }

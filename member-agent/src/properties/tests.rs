@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use fleet_api::conditions::properties::CollectionSucceeded;
-use fleet_proto::convert;
+use fleet_core::session::condition::ReportedCondition;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::{Client, client::Body};
@@ -57,14 +57,14 @@ fn api_server(watches: bool) -> Client {
     Client::new(service, "default")
 }
 
-fn words(conditions: &[convert::Condition]) -> Vec<&str> {
+fn words(conditions: &[ReportedCondition]) -> Vec<&str> {
     conditions.iter().map(|c| c.reason.as_str()).collect()
 }
 
 fn watched(client: &Client, namespaces: bool) -> Arc<Cluster> {
     let cluster = Arc::new(Cluster::new(true, namespaces));
     let (running, client) = (cluster.clone(), client.clone());
-    tokio::spawn(async move { Box::pin(running.run(client)).await });
+    tokio::spawn(async move { Box::pin(running.run(client, &fleet_runtime::cache::Era::default())).await });
     cluster
 }
 
@@ -100,11 +100,14 @@ async fn any_cluster_has_something_to_say() {
     );
     let usage = message.usage.unwrap();
     assert_eq!(
-        (usage.capacity["cpu"].as_str(), usage.allocatable["memory"].as_str()),
+        (usage.capacity["cpu"].0.as_str(), usage.allocatable["memory"].0.as_str()),
         ("4", "12Gi")
     );
     assert_eq!(
-        (usage.available["cpu"].as_str(), usage.observed_at.as_second()),
+        (
+            usage.available["cpu"].0.as_str(),
+            usage.observation_time.unwrap().0.as_second()
+        ),
         ("3", 9)
     );
     assert_eq!(message.namespaces.unwrap()["default"], "");
@@ -257,7 +260,7 @@ fn only_times_are_no_content() {
             capacity: BTreeMap::new(),
             allocatable: BTreeMap::new(),
             available: BTreeMap::new(),
-            observed_at: Timestamp::from_second(second).unwrap(),
+            observation_time: Some(Time(Timestamp::from_second(second).unwrap())),
         });
         Report {
             collected: Some(collected),

@@ -20,7 +20,7 @@ use tonic::{
 };
 
 use super::end::End;
-use crate::hub::{client, credential::Credential, endpoint::Endpoint, settings::Settings};
+use crate::hub_access::{client, credential::Credential, endpoint::Endpoint, settings::Settings};
 
 /// A hub that is gone is noticed in seconds, and a slow network still gets through.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -11,19 +11,19 @@
 
 mod connect;
 mod end;
-mod outgoing;
-pub(crate) mod reports;
+mod heartbeat;
+mod reports;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fleet_api::conditions::member_agent::Healthy;
+use fleet_api::{cluster::AgentType, conditions::member_agent::Healthy};
 use fleet_core::session::backoff::Backoff;
 use fleet_proto::{
     PROTOCOL_VERSION,
-    convert::{Accept, AgentType, Hello},
+    convert::{Accept, Hello},
     limits,
 };
 use fleet_runtime::{cache, clock::Clock, health::Check};
@@ -33,17 +33,17 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-pub use self::outgoing::Outgoing;
 use self::{end::End, reports::Reports};
 use crate::{
     applier::{Applier, Known},
-    hub::{
+    hub_access::{
         credential::Credential,
         endpoint::Endpoint,
         settings::{Settings, Trust},
     },
     measures::Measures,
     membership::{Barred, Phase, Seen},
+    outgoing::Outgoing,
     properties::Report,
 };
 
@@ -246,7 +246,7 @@ impl Context {
     }
 
     /// Resolves when an attempt may succeed for another reason than that time has passed.
-    async fn moved(&mut self, from: Result<Endpoint, crate::hub::endpoint::Error>) {
+    async fn moved(&mut self, from: Result<Endpoint, crate::hub_access::endpoint::Error>) {
         let uid = self.seen.borrow().imc().map(|imc| imc.uid.clone());
         loop {
             if self.seen.changed().await.is_err() {

@@ -6,20 +6,17 @@
 use std::sync::Arc;
 
 use fleet_api::{
-    conditions::{
-        ConditionState, Status,
-        member_agent::{Healthy, Joined},
-    },
+    conditions::member_agent::{Healthy, Joined},
     events::InternalMemberClusterEvent,
 };
-use fleet_core::session::{Outcome, outbox::Settled, seen::Subject};
-use fleet_proto::convert::{self, Ack, AgentStatus, Condition, MemberMessage};
+use fleet_core::session::{Outcome, cluster::AgentReport, outbox::Settled, seen::Subject};
+use fleet_proto::convert::{Ack, MemberMessage};
 use fleet_runtime::clock::Clock;
 
-use super::Outgoing;
 use crate::{
     measures::Measures,
     membership::{Imc, Phase},
+    outgoing::{Outgoing, said},
     properties::Report,
 };
 
@@ -66,7 +63,7 @@ pub(super) struct Reports {
 
 #[derive(Debug, Default)]
 struct Said {
-    agent: Option<(AgentStatus, Joined)>,
+    agent: Option<(AgentReport, Joined)>,
     properties: Option<(Version, Arc<Report>)>,
     stopped: Option<Version>,
 }
@@ -179,7 +176,7 @@ impl Reports {
     fn say_agent(&mut self, imc: &Imc, joined: Joined) {
         let mut conditions = vec![said(&joined)];
         conditions.extend(self.health.as_ref().map(said));
-        let status = AgentStatus {
+        let status = AgentReport {
             imc_uid: imc.uid.clone(),
             imc_generation: imc.generation,
             conditions,
@@ -208,12 +205,12 @@ impl Reports {
 
     /// The hub answered. What it could not take, or could not know yet, is said again.
     pub(super) fn answered(&mut self, ack: &Ack) -> Settled {
-        let settled = self.outgoing.answered(ack.seq, self.outcome(ack), self.clock.now());
+        let settled = self.outgoing.answered(ack.seq, self.outcome(ack), self.clock.steady());
         self.measures.answered(self.outgoing.unanswered());
         if let Settled::Trim(subject) = &settled {
             tracing::error!(?subject, "The hub finds this report too large");
         }
-        let good = matches!(ack.outcome, convert::Outcome::Persisted | convert::Outcome::Unchanged);
+        let good = matches!(ack.outcome, Outcome::Persisted | Outcome::Unchanged);
         match &settled {
             Settled::Done(Subject::Stopped) => {
                 let version = self.said.stopped.clone();
@@ -226,7 +223,7 @@ impl Reports {
                 }
                 self.update();
             }
-            Settled::Done(Subject::AgentStatus) if good => self.stored(ack.outcome == convert::Outcome::Persisted),
+            Settled::Done(Subject::AgentStatus) if good => self.stored(ack.outcome == Outcome::Persisted),
             Settled::Done(subject) if !good => {
                 tracing::warn!(?subject, outcome = ?ack.outcome, reason = ack.reason, "The hub refused a report");
             }
@@ -240,17 +237,9 @@ impl Reports {
     fn outcome(&self, ack: &Ack) -> Outcome {
         let about_cluster = ack.work.is_none();
         match ack.outcome {
-            convert::Outcome::NotDeleting if about_cluster => Outcome::RetryLater,
-            convert::Outcome::UidMismatch if about_cluster && self.phase != Phase::Idle => Outcome::RetryLater,
-            convert::Outcome::Persisted => Outcome::Persisted,
-            convert::Outcome::Unchanged => Outcome::Unchanged,
-            convert::Outcome::Superseded => Outcome::Superseded,
-            convert::Outcome::UidMismatch => Outcome::UidMismatch,
-            convert::Outcome::Gone => Outcome::Gone,
-            convert::Outcome::NotDeleting => Outcome::NotDeleting,
-            convert::Outcome::Invalid => Outcome::Invalid,
-            convert::Outcome::RetryLater => Outcome::RetryLater,
-            convert::Outcome::TooLarge => Outcome::TooLarge,
+            Outcome::NotDeleting if about_cluster => Outcome::RetryLater,
+            Outcome::UidMismatch if about_cluster && self.phase != Phase::Idle => Outcome::RetryLater,
+            outcome => outcome,
         }
     }
 
@@ -271,7 +260,6 @@ impl Reports {
             Joined::FailedToJoin { .. } => InternalMemberClusterEvent::FailedToJoin,
             Joined::FailedToLeave { .. } => InternalMemberClusterEvent::FailedToLeave,
         };
-        let now = self.clock.now();
         if left {
             self.left = Some(version.clone());
         }
@@ -290,7 +278,7 @@ impl Reports {
                 Joined::FailedToJoin { .. } | Joined::FailedToLeave { .. } => {}
             }
             if news {
-                self.outgoing.announce(&uid, &event, now);
+                self.outgoing.record_on_cluster(&uid, &event);
             }
         }
         let healthy = self.health.as_ref().map(|health| *health == Healthy::Healthy);
@@ -302,7 +290,7 @@ impl Reports {
                 None => return,
             };
             if news {
-                self.outgoing.announce(&uid, &event, now);
+                self.outgoing.record_on_cluster(&uid, &event);
             }
         }
     }
@@ -312,21 +300,6 @@ fn uid(phase: &Phase) -> Option<&str> {
     match phase {
         Phase::Idle => None,
         Phase::Joined(imc) | Phase::Stopped(imc) => Some(&imc.uid),
-    }
-}
-
-/// A condition as a member says it: without times and generation.
-pub(crate) fn said(state: &impl ConditionState) -> Condition {
-    Condition {
-        type_: state.type_name().to_owned(),
-        status: match state.status() {
-            Status::True => convert::Status::True,
-            Status::False => convert::Status::False,
-            Status::Unknown => convert::Status::Unknown,
-        },
-        reason: state.reason().to_owned(),
-        message: state.message(),
-        observed_generation: 0,
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use fleet_core::session::{bucket::Bucket, outbox::Settled, seen::Subject};
+use fleet_core::session::{WorkRef, bucket::Bucket, outbox::Settled, seen::Subject};
 use fleet_proto::{
-    convert::{Accept, Ack, FromMember, Heartbeat, HubMessage, MemberMessage, SessionLimits, WorkRef},
+    convert::{Accept, Ack, FromMember, HubMessage, MemberMessage, SessionLimits},
     limits, pb,
 };
 use jiff::Timestamp;
@@ -13,11 +13,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Context, connect::Link, end::End, reports::Reports};
-use crate::{
-    heartbeat::Beats,
-    membership::{Phase, Seen, Wanted},
-};
+use super::{Context, connect::Link, end::End, heartbeat::Beats, reports::Reports};
+use crate::membership::{Phase, Seen, Wanted};
 
 /// The pace at which we may send, and what is on the way.
 struct Window {
@@ -78,7 +75,7 @@ impl Window {
 /// Talks until the session ends, and says why it did.
 pub(super) async fn converse(context: &mut Context, reports: &mut Reports, link: Link, accept: &Accept) -> End {
     let Link { send, mut receive } = link;
-    let mut window = Window::new(accept.limits, context.clock.now());
+    let mut window = Window::new(accept.limits, context.clock.steady());
     let mut beats = Beats::new(context.seen.borrow().period(), Instant::now());
     let mut seq = 1;
     let mut beat_due = false;
@@ -109,9 +106,9 @@ pub(super) async fn converse(context: &mut Context, reports: &mut Reports, link:
                 reports.beat();
                 // What goes with a heartbeat is collected now, and follows when it is there.
                 context.beat.notify_one();
-                Some((MemberMessage::Heartbeat(context.heartbeat()), false))
+                Some((MemberMessage::Heartbeat, false))
             } else {
-                context.outgoing.next(seq + 1, context.clock.now(), window.is_open())
+                context.outgoing.next(seq + 1, context.clock.steady(), window.is_open())
             };
             let Some((body, answered)) = body else { break };
             seq += 1;
@@ -119,7 +116,7 @@ pub(super) async fn converse(context: &mut Context, reports: &mut Reports, link:
                 window.on_the_way.insert(seq);
             }
             let bytes = put(permit, seq, accept.session, body);
-            window.sent(bytes, context.clock.now());
+            window.sent(bytes, context.clock.steady());
         }
         // Where nothing may be sent there is nothing to wake up for.
         let may_send = window.is_open() && window.until.is_none();
@@ -202,15 +199,6 @@ fn heard(context: &mut Context, reports: &mut Reports, window: &mut Window, mess
                 });
             }
         }
-        HubMessage::Resend { works, cluster } => {
-            tracing::info!(works = works.len(), cluster, "The hub asks for reports again");
-            if cluster {
-                reports.say_again();
-            }
-            context.applier.resend(works);
-        }
-        // Our own watch brings it; a hint is about speed only.
-        HubMessage::Hint { work, generation } => tracing::trace!(?work, generation, "Hint"),
         HubMessage::Accept(_) => tracing::debug!("The hub accepted a session that it had accepted already"),
     }
     None
@@ -230,18 +218,8 @@ impl Context {
         }
     }
 
-    fn heartbeat(&self) -> Heartbeat {
-        let seen = self.seen.borrow();
-        let imc = seen.imc();
-        Heartbeat {
-            imc_uid: imc.map(|imc| imc.uid.clone()).unwrap_or_default(),
-            imc_generation: imc.map_or(0, |imc| imc.generation),
-            newest_work_resource_version: self.applier.watched(),
-        }
-    }
-
     fn instant(&self, at: Timestamp) -> Instant {
-        let wait = at.duration_since(self.clock.now());
+        let wait = at.duration_since(self.clock.steady());
         Instant::now() + Duration::try_from(wait).unwrap_or_default()
     }
 }

@@ -1,97 +1,27 @@
-//! What a member says about itself: heartbeat, agent status, properties, Events.
+//! What a member says about itself: agent status, properties, Events.
 
-use std::collections::BTreeMap;
-
-use jiff::Timestamp;
-
-use super::{Condition, ms, wire_enum};
-use crate::invalid::{
-    Invalid, Problem, bounded, cut, generation, list, map, name, required_time, text, time, uid, word,
+use fleet_api::{
+    cluster::{PropertyValue, ResourceUsage},
+    events::EventType,
 };
+use fleet_core::session::cluster::{AgentReport, PropertiesReport};
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
+
+use super::{OnWire as _, ms, on_wire};
+use crate::invalid::{Invalid, Problem, bounded, cut, generation, list, map, name, required_time, text, uid, word};
 use crate::{limits, pb};
 
-/// "I am alive."
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// The InternalMemberCluster that the member sees; empty if it sees none.
-    pub imc_uid: String,
-    /// Its generation.
-    pub imc_generation: i64,
-    /// How far the member's watch of Works is.
-    pub newest_work_resource_version: String,
+/// What an Event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventObject {
+    /// The member's own InternalMemberCluster.
+    InternalMemberCluster,
+    /// One of its Works.
+    Work,
 }
 
-/// Joined and Healthy of one agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentStatus {
-    /// The InternalMemberCluster that it was computed for.
-    pub imc_uid: String,
-    /// The generation that it was computed for.
-    pub imc_generation: i64,
-    /// The agent's conditions.
-    pub conditions: Vec<Condition>,
-}
-
-/// What the cluster says about itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Properties {
-    /// The InternalMemberCluster that it was computed for.
-    pub imc_uid: String,
-    /// The generation that it was computed for.
-    pub imc_generation: i64,
-    /// Properties by name.
-    pub properties: BTreeMap<String, PropertyValue>,
-    /// Sums over nodes and pods; none leaves the stored ones.
-    pub usage: Option<ResourceUsage>,
-    /// Owner by namespace; none leaves the stored ones.
-    pub namespaces: Option<BTreeMap<String, String>>,
-    /// About the collection.
-    pub conditions: Vec<Condition>,
-    /// Whether there is anything but conditions.
-    pub collected: bool,
-}
-
-/// A property and when it was observed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PropertyValue {
-    /// Its value.
-    pub value: String,
-    /// On the member's clock.
-    pub observed_at: Timestamp,
-}
-
-/// Sums over nodes and pods, as quantities by resource.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResourceUsage {
-    /// What the nodes have.
-    pub capacity: BTreeMap<String, String>,
-    /// What pods may use of it.
-    pub allocatable: BTreeMap<String, String>,
-    /// What no pod has asked for.
-    pub available: BTreeMap<String, String>,
-    /// On the member's clock.
-    pub observed_at: Timestamp,
-}
-
-wire_enum! {
-    /// What an Event is about.
-    EventObject = EventObject as "object" {
-        /// The member's own InternalMemberCluster.
-        InternalMemberCluster,
-        /// One of its Works.
-        Work,
-    }
-}
-
-wire_enum! {
-    /// How serious an Event is.
-    Severity = EventType as "type" {
-        /// As it should be.
-        Normal,
-        /// Somebody should look.
-        Warning,
-    }
-}
+on_wire!(EventObject = EventObject as "object" { InternalMemberCluster, Work });
+on_wire!(EventType = EventType as "type" { Normal, Warning });
 
 /// Something that people should see on the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,55 +33,14 @@ pub struct Event {
     /// The object's uid.
     pub object_uid: String,
     /// How serious.
-    pub severity: Severity,
+    pub type_: EventType,
     /// One word.
     pub reason: String,
     /// For people.
     pub message: String,
-    /// How often.
-    pub count: u32,
-    /// The last time, on the member's clock.
-    pub last_seen: Option<Timestamp>,
 }
 
-impl TryFrom<pb::Heartbeat> for Heartbeat {
-    type Error = Invalid;
-
-    fn try_from(wire: pb::Heartbeat) -> Result<Self, Invalid> {
-        let pb::Heartbeat {
-            imc_uid,
-            imc_generation,
-            newest_work_resource_version,
-        } = wire;
-        Ok(Self {
-            // A member whose watch is broken has seen no InternalMemberCluster and still lives.
-            imc_uid: text("imc_uid", imc_uid, limits::UID_BYTES)?,
-            imc_generation: generation("imc_generation", imc_generation)?,
-            newest_work_resource_version: text(
-                "newest_work_resource_version",
-                newest_work_resource_version,
-                limits::WORD_BYTES,
-            )?,
-        })
-    }
-}
-
-impl From<Heartbeat> for pb::Heartbeat {
-    fn from(plain: Heartbeat) -> Self {
-        let Heartbeat {
-            imc_uid,
-            imc_generation,
-            newest_work_resource_version,
-        } = plain;
-        Self {
-            imc_uid,
-            imc_generation,
-            newest_work_resource_version,
-        }
-    }
-}
-
-impl TryFrom<pb::AgentStatus> for AgentStatus {
+impl TryFrom<pb::AgentStatus> for AgentReport {
     type Error = Invalid;
 
     fn try_from(wire: pb::AgentStatus) -> Result<Self, Invalid> {
@@ -168,9 +57,9 @@ impl TryFrom<pb::AgentStatus> for AgentStatus {
     }
 }
 
-impl From<AgentStatus> for pb::AgentStatus {
-    fn from(plain: AgentStatus) -> Self {
-        let AgentStatus {
+impl From<AgentReport> for pb::AgentStatus {
+    fn from(plain: AgentReport) -> Self {
+        let AgentReport {
             imc_uid,
             imc_generation,
             conditions,
@@ -183,7 +72,7 @@ impl From<AgentStatus> for pb::AgentStatus {
     }
 }
 
-impl TryFrom<pb::Properties> for Properties {
+impl TryFrom<pb::Properties> for PropertiesReport {
     type Error = Invalid;
 
     fn try_from(wire: pb::Properties) -> Result<Self, Invalid> {
@@ -235,9 +124,9 @@ impl TryFrom<pb::Properties> for Properties {
     }
 }
 
-impl From<Properties> for pb::Properties {
-    fn from(plain: Properties) -> Self {
-        let Properties {
+impl From<PropertiesReport> for pb::Properties {
+    fn from(plain: PropertiesReport) -> Self {
+        let PropertiesReport {
             imc_uid,
             imc_generation,
             properties,
@@ -265,17 +154,20 @@ impl TryFrom<pb::PropertyValue> for PropertyValue {
         let pb::PropertyValue { value, observed_at_ms } = wire;
         Ok(Self {
             value: text("value", value, limits::PROPERTY_BYTES)?,
-            observed_at: required_time("observed_at_ms", observed_at_ms)?,
+            observation_time: Time(required_time("observed_at_ms", observed_at_ms)?),
         })
     }
 }
 
 impl From<PropertyValue> for pb::PropertyValue {
     fn from(plain: PropertyValue) -> Self {
-        let PropertyValue { value, observed_at } = plain;
+        let PropertyValue {
+            value,
+            observation_time,
+        } = plain;
         Self {
             value,
-            observed_at_ms: ms(observed_at),
+            observed_at_ms: ms(observation_time.0),
         }
     }
 }
@@ -291,19 +183,15 @@ impl TryFrom<pb::ResourceUsage> for ResourceUsage {
             observed_at_ms,
         } = wire;
         let sums = |field, values| {
-            map(
-                field,
-                values,
-                limits::RESOURCES,
-                limits::KEY_BYTES,
-                limits::QUANTITY_BYTES,
-            )
+            let (entries, key, value) = (limits::RESOURCES, limits::KEY_BYTES, limits::QUANTITY_BYTES);
+            let values = map(field, values, entries, key, value)?;
+            Ok(values.into_iter().map(|(name, sum)| (name, Quantity(sum))).collect())
         };
         Ok(Self {
             capacity: sums("capacity", capacity)?,
             allocatable: sums("allocatable", allocatable)?,
             available: sums("available", available)?,
-            observed_at: required_time("observed_at_ms", observed_at_ms)?,
+            observation_time: Some(Time(required_time("observed_at_ms", observed_at_ms)?)),
         })
     }
 }
@@ -314,13 +202,16 @@ impl From<ResourceUsage> for pb::ResourceUsage {
             capacity,
             allocatable,
             available,
-            observed_at,
+            observation_time,
         } = plain;
+        let sums = |values: std::collections::BTreeMap<String, Quantity>| {
+            values.into_iter().map(|(name, sum)| (name, sum.0)).collect()
+        };
         Self {
-            capacity,
-            allocatable,
-            available,
-            observed_at_ms: ms(observed_at),
+            capacity: sums(capacity),
+            allocatable: sums(allocatable),
+            available: sums(available),
+            observed_at_ms: observation_time.map_or(0, |at| ms(at.0)),
         }
     }
 }
@@ -336,8 +227,6 @@ impl TryFrom<pb::Event> for Event {
             r#type,
             reason,
             message,
-            count,
-            last_seen_ms,
         } = wire;
         let object = EventObject::from_wire(object)?;
         let work_name = match object {
@@ -354,12 +243,10 @@ impl TryFrom<pb::Event> for Event {
             object,
             work_name,
             object_uid: uid("object_uid", object_uid)?,
-            severity: Severity::from_wire(r#type)?,
+            type_: EventType::from_wire(r#type)?,
             // The API server's own limit for Events.
             reason: word("reason", reason, 128)?,
             message: cut(message, 1024),
-            count: count.max(1),
-            last_seen: time("last_seen_ms", last_seen_ms)?,
         })
     }
 }
@@ -370,21 +257,17 @@ impl From<Event> for pb::Event {
             object,
             work_name,
             object_uid,
-            severity,
+            type_,
             reason,
             message,
-            count,
-            last_seen,
         } = plain;
         Self {
             object: object.to_wire(),
             work_name,
             object_uid,
-            r#type: severity.to_wire(),
+            r#type: type_.to_wire(),
             reason,
             message,
-            count,
-            last_seen_ms: last_seen.map_or(0, ms),
         }
     }
 }

@@ -1,58 +1,15 @@
 //! Conditions as a member reports them: without a transition time, which is the hub's to keep.
 
-use super::wire_enum;
+use fleet_api::conditions::Status;
+use fleet_core::session::condition::ReportedCondition;
+
+use super::{OnWire as _, on_wire};
 use crate::invalid::{Invalid, Problem, cut, generation, word};
 use crate::{limits, pb};
 
-wire_enum! {
-    /// The three states of a condition.
-    Status = ConditionStatus as "status" {
-        /// It holds.
-        True,
-        /// It does not.
-        False,
-        /// Nobody can tell.
-        Unknown,
-    }
-}
+on_wire!(Status = ConditionStatus as "status" { True, False, Unknown });
 
-impl Status {
-    /// As the API writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
-
-    /// From the API's word.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "True" => Some(Self::True),
-            "False" => Some(Self::False),
-            "Unknown" => Some(Self::Unknown),
-            _ => None,
-        }
-    }
-}
-
-/// A condition without times.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
-    /// Its type.
-    pub type_: String,
-    /// Its state.
-    pub status: Status,
-    /// One word of the form that the API server accepts.
-    pub reason: String,
-    /// For people; cut to the API's limit.
-    pub message: String,
-    /// On manifests the live object's generation.
-    pub observed_generation: i64,
-}
-
-impl TryFrom<pb::Condition> for Condition {
+impl TryFrom<pb::Condition> for ReportedCondition {
     type Error = Invalid;
 
     fn try_from(wire: pb::Condition) -> Result<Self, Invalid> {
@@ -77,9 +34,9 @@ impl TryFrom<pb::Condition> for Condition {
     }
 }
 
-impl From<Condition> for pb::Condition {
-    fn from(plain: Condition) -> Self {
-        let Condition {
+impl From<ReportedCondition> for pb::Condition {
+    fn from(plain: ReportedCondition) -> Self {
+        let ReportedCondition {
             type_,
             status,
             reason,
@@ -127,7 +84,7 @@ mod tests {
             message: "é".repeat(20_000),
             observed_generation: 0,
         };
-        let condition = Condition::try_from(wire).expect("valid");
+        let condition = ReportedCondition::try_from(wire).expect("valid");
         assert_eq!(condition.message.len(), 32_768);
     }
 
@@ -140,11 +97,11 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(
-            Condition::try_from(wire(0)).expect_err("unset").to_string(),
+            ReportedCondition::try_from(wire(0)).expect_err("unset").to_string(),
             "status: missing"
         );
         assert_eq!(
-            Condition::try_from(wire(9)).expect_err("new").to_string(),
+            ReportedCondition::try_from(wire(9)).expect_err("new").to_string(),
             "status: unknown value 9"
         );
     }

@@ -1,13 +1,17 @@
 //! The two envelopes, and what only they carry.
 
-use super::{
-    Accept, AgentStatus, CleanupProgress, Event, Heartbeat, Hello, Properties, Reject, WorkRef, WorkStatus, wire_enum,
+use fleet_core::session::{
+    Outcome, WorkRef,
+    cluster::{AgentReport, PropertiesReport},
+    work::WorkReport,
 };
-use crate::invalid::{Invalid, Problem, bounded, cut, generation, name, required, text, uid};
+
+use super::{Accept, CleanupProgress, Event, Hello, OnWire as _, Reject, on_wire, work::work_ref};
+use crate::invalid::{Invalid, Problem, cut, generation, required, text, uid};
 use crate::{limits, pb};
 
 /// A message of a member.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FromMember {
     /// Increases within a session.
     pub seq: u64,
@@ -18,18 +22,18 @@ pub struct FromMember {
 }
 
 /// What a member can say.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum MemberMessage {
     /// Opens the session.
     Hello(Hello),
     /// Alive.
-    Heartbeat(Heartbeat),
+    Heartbeat,
     /// Joined and Healthy.
-    AgentStatus(AgentStatus),
+    AgentStatus(AgentReport),
     /// About the cluster.
-    Properties(Properties),
+    Properties(PropertiesReport),
     /// About a Work.
-    WorkStatus(WorkStatus),
+    WorkStatus(WorkReport),
     /// Wants to start applying a Work.
     Claim(WorkRef),
     /// Still deleting.
@@ -47,9 +51,6 @@ pub enum MemberMessage {
     Event(Event),
 }
 
-/// A message of the hub.
-pub type FromHub = HubMessage;
-
 /// What the hub can say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HubMessage {
@@ -59,20 +60,6 @@ pub enum HubMessage {
     Reject(Reject),
     /// A report was dealt with.
     Ack(Ack),
-    /// Look at the API server again: a Work by name, or the InternalMemberCluster.
-    Hint {
-        /// None for the InternalMemberCluster.
-        work: Option<String>,
-        /// The generation to look for.
-        generation: i64,
-    },
-    /// Report again.
-    Resend {
-        /// These; empty means all.
-        works: Vec<String>,
-        /// Agent status and properties too.
-        cluster: bool,
-    },
     /// Stop applying.
     Fenced {
         /// The newer session.
@@ -95,29 +82,9 @@ pub struct Ack {
     pub reason: String,
 }
 
-wire_enum! {
-    /// What became of a report.
-    Outcome = Outcome as "outcome" {
-        /// Written.
-        Persisted,
-        /// Nothing to write.
-        Unchanged,
-        /// For an older generation.
-        Superseded,
-        /// The name belongs to another object now.
-        UidMismatch,
-        /// No such Work.
-        Gone,
-        /// Nothing is being deleted.
-        NotDeleting,
-        /// Never acceptable.
-        Invalid,
-        /// Send it again later.
-        RetryLater,
-        /// Trim it, then send.
-        TooLarge,
-    }
-}
+on_wire!(Outcome = Outcome as "outcome" {
+    Persisted, Unchanged, Superseded, UidMismatch, Gone, NotDeleting, Invalid, RetryLater, TooLarge,
+});
 
 impl TryFrom<pb::MemberMessage> for FromMember {
     type Error = Invalid;
@@ -129,25 +96,23 @@ impl TryFrom<pb::MemberMessage> for FromMember {
             Body::Hello(m) => Hello::try_from(m)
                 .map(MemberMessage::Hello)
                 .map_err(|e| e.within("hello")),
-            Body::Heartbeat(m) => Heartbeat::try_from(m)
-                .map(MemberMessage::Heartbeat)
-                .map_err(|e| e.within("heartbeat")),
-            Body::AgentStatus(m) => AgentStatus::try_from(m)
+            Body::Heartbeat(pb::Heartbeat {}) => Ok(MemberMessage::Heartbeat),
+            Body::AgentStatus(m) => AgentReport::try_from(m)
                 .map(MemberMessage::AgentStatus)
                 .map_err(|e| e.within("agent_status")),
-            Body::Properties(m) => Properties::try_from(m)
+            Body::Properties(m) => PropertiesReport::try_from(m)
                 .map(MemberMessage::Properties)
                 .map_err(|e| e.within("properties")),
-            Body::WorkStatus(m) => WorkStatus::try_from(m)
+            Body::WorkStatus(m) => WorkReport::try_from(m)
                 .map(MemberMessage::WorkStatus)
                 .map_err(|e| e.within("work_status")),
-            Body::Claim(pb::Claim { name, uid }) => WorkRef::checked(name, uid)
+            Body::Claim(pb::Claim { name, uid }) => work_ref(name, uid)
                 .map(MemberMessage::Claim)
                 .map_err(|e| e.within("claim")),
             Body::CleanupProgress(m) => CleanupProgress::try_from(m)
                 .map(MemberMessage::CleanupProgress)
                 .map_err(|e| e.within("cleanup_progress")),
-            Body::CleanupComplete(pb::CleanupComplete { name, uid }) => WorkRef::checked(name, uid)
+            Body::CleanupComplete(pb::CleanupComplete { name, uid }) => work_ref(name, uid)
                 .map(MemberMessage::CleanupComplete)
                 .map_err(|e| e.within("cleanup_complete")),
             Body::ApplierStopped(m) => stopped(m).map_err(|e| e.within("applier_stopped")),
@@ -190,7 +155,7 @@ impl From<FromMember> for pb::MemberMessage {
         let FromMember { seq, epoch, body } = plain;
         let body = match body {
             MemberMessage::Hello(m) => Body::Hello(m.into()),
-            MemberMessage::Heartbeat(m) => Body::Heartbeat(m.into()),
+            MemberMessage::Heartbeat => Body::Heartbeat(pb::Heartbeat {}),
             MemberMessage::AgentStatus(m) => Body::AgentStatus(m.into()),
             MemberMessage::Properties(m) => Body::Properties(m.into()),
             MemberMessage::WorkStatus(m) => Body::WorkStatus(m.into()),
@@ -226,28 +191,6 @@ impl TryFrom<pb::HubMessage> for HubMessage {
             Body::Accept(m) => Accept::try_from(m).map(Self::Accept).map_err(|e| e.within("accept")),
             Body::Reject(m) => Reject::try_from(m).map(Self::Reject).map_err(|e| e.within("reject")),
             Body::Ack(m) => Ack::try_from(m).map(Self::Ack).map_err(|e| e.within("ack")),
-            Body::Hint(pb::Hint {
-                work_name,
-                generation: to,
-            }) => {
-                let work = if work_name.is_empty() {
-                    None
-                } else {
-                    Some(name("hint.work_name", work_name)?)
-                };
-                Ok(Self::Hint {
-                    work,
-                    generation: generation("hint.generation", to)?,
-                })
-            }
-            Body::Resend(pb::Resend { works, cluster }) => {
-                bounded("resend.works", works.len(), limits::WORKS)?;
-                let works = works
-                    .into_iter()
-                    .map(|w| name("resend.works", w))
-                    .collect::<Result<_, _>>()?;
-                Ok(Self::Resend { works, cluster })
-            }
             Body::Fenced(pb::Fenced {
                 newer_session,
                 newer_lease_transitions,
@@ -266,11 +209,6 @@ impl From<HubMessage> for pb::HubMessage {
             HubMessage::Accept(m) => Body::Accept(m.into()),
             HubMessage::Reject(m) => Body::Reject(m.into()),
             HubMessage::Ack(m) => Body::Ack(m.into()),
-            HubMessage::Hint { work, generation } => Body::Hint(pb::Hint {
-                work_name: work.unwrap_or_default(),
-                generation,
-            }),
-            HubMessage::Resend { works, cluster } => Body::Resend(pb::Resend { works, cluster }),
             HubMessage::Fenced {
                 session,
                 lease_transitions,
@@ -296,7 +234,7 @@ impl TryFrom<pb::Ack> for Ack {
         } = wire;
         let work = match (work_name.is_empty(), work_uid.is_empty()) {
             (true, true) => None,
-            _ => Some(WorkRef::checked(work_name, work_uid)?),
+            _ => Some(work_ref(work_name, work_uid)?),
         };
         Ok(Self {
             seq,

@@ -2,55 +2,70 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
+use fleet_api::cluster::AgentType;
+use fleet_core::session::{
+    digest::KnownWork,
+    hello::{Claim, Refusal},
+};
 use jiff::Timestamp;
 
-use super::{ms, wire_enum};
+use super::{OnWire as _, ms, on_wire};
 use crate::invalid::{Invalid, bounded, cut, generation, list, map, name, required, required_time, text, uid, word};
 use crate::{limits, pb};
 
-wire_enum! {
-    /// Which of a member's agents is speaking.
-    AgentType = AgentType as "agent_type" {
-        /// The member agent.
-        MemberAgent,
-        /// Multi-cluster services.
-        MultiClusterServiceAgent,
-        /// Service export and import.
-        ServiceExportImportAgent,
-    }
+/// Why a stream is not, or no longer, welcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RejectCode {
+    /// The credential proves nothing, or no longer does.
+    Unauthenticated,
+    /// Not the identity of the MemberCluster that it claims to be, or no such MemberCluster.
+    PermissionDenied,
+    /// The caller's membership is gone or going.
+    NotMember,
+    /// A newer session of the same cluster exists.
+    Superseded,
+    /// Another cluster has this name.
+    AlreadyConnected,
+    /// No common protocol version, or an unknown agent type.
+    Unsupported,
+    /// Rate, size or order of messages broke the rules.
+    Misbehaved,
+    /// The hub cannot judge right now.
+    Unavailable,
 }
 
-impl AgentType {
-    /// `agentStatus[].type` in the API.
-    pub fn as_str(self) -> &'static str {
+impl RejectCode {
+    /// As a label of metrics.
+    pub fn word(self) -> &'static str {
         match self {
-            Self::MemberAgent => "MemberAgent",
-            Self::MultiClusterServiceAgent => "MultiClusterServiceAgent",
-            Self::ServiceExportImportAgent => "ServiceExportImportAgent",
+            Self::Unauthenticated => "unauthenticated",
+            Self::PermissionDenied => "permission_denied",
+            Self::NotMember => "not_member",
+            Self::Superseded => "superseded",
+            Self::AlreadyConnected => "already_connected",
+            Self::Unsupported => "unsupported",
+            Self::Misbehaved => "misbehaved",
+            Self::Unavailable => "unavailable",
         }
     }
 }
 
-wire_enum! {
-    /// Why a stream is not, or no longer, welcome.
-    RejectCode = RejectCode as "code" {
-        /// The credential proves nothing, or no longer does.
-        Unauthenticated,
-        /// Not the identity of the MemberCluster that it claims to be, or no such MemberCluster.
-        PermissionDenied,
-        /// The caller's membership is gone or going.
-        NotMember,
-        /// A newer session of the same cluster exists.
-        Superseded,
-        /// Another cluster has this name.
-        AlreadyConnected,
-        /// No common protocol version, or an unknown agent type.
-        Unsupported,
-        /// Rate, size or order of messages broke the rules.
-        Misbehaved,
-        /// The hub cannot judge right now.
-        Unavailable,
+on_wire!(RejectCode = RejectCode as "code" {
+    Unauthenticated, PermissionDenied, NotMember, Superseded, AlreadyConnected, Unsupported, Misbehaved, Unavailable,
+});
+on_wire!(AgentType = AgentType as "agent_type" {
+    MemberAgent, MultiClusterServiceAgent, ServiceExportImportAgent,
+} Self::Unknown(_));
+
+impl From<Refusal> for RejectCode {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::PermissionDenied => Self::PermissionDenied,
+            Refusal::NotMember => Self::NotMember,
+            Refusal::Superseded => Self::Superseded,
+            Refusal::AlreadyConnected => Self::AlreadyConnected,
+            Refusal::Unsupported => Self::Unsupported,
+        }
     }
 }
 
@@ -79,17 +94,17 @@ pub struct Hello {
     pub orphaned_applied_works: Vec<String>,
 }
 
-/// One Work as the member knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownWork {
-    /// Its name.
-    pub name: String,
-    /// Its uid.
-    pub uid: String,
-    /// The last generation processed, zero if none.
-    pub generation: i64,
-    /// Digest of the last status sent, empty if none.
-    pub status_digest: Bytes,
+impl Hello {
+    /// What decides about it.
+    pub fn claim(&self) -> Claim {
+        Claim {
+            member_cluster: self.member_cluster.clone(),
+            agent_type: self.agent_type.clone(),
+            protocol_version: self.protocol_version,
+            cluster_uid: self.cluster_uid.clone(),
+            lease_transitions: self.lease_transitions,
+        }
+    }
 }
 
 /// The session is open.
@@ -99,7 +114,7 @@ pub struct Accept {
     pub session: u64,
     /// The version that the session speaks.
     pub protocol_version: u32,
-    /// The hub's clock.
+    /// The hub's clock. Nobody reads it, but older members demand it.
     pub hub_time: Timestamp,
     /// uid of the InternalMemberCluster as the hub knows it.
     pub imc_uid: String,
@@ -233,7 +248,7 @@ impl TryFrom<pb::KnownWork> for KnownWork {
             name: name("name", known)?,
             uid: uid("uid", known_uid)?,
             generation: generation("generation", processed)?,
-            status_digest,
+            status_digest: status_digest.into(),
         })
     }
 }
@@ -250,7 +265,7 @@ impl From<KnownWork> for pb::KnownWork {
             name,
             uid,
             generation,
-            status_digest,
+            status_digest: status_digest.into(),
         }
     }
 }

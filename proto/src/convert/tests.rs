@@ -4,7 +4,23 @@
 
 use std::collections::BTreeMap;
 
+use fleet_api::{
+    cluster::{AgentType, PropertyValue, ResourceUsage},
+    conditions::Status,
+    events::EventType,
+    placement::{PatchDetail, WorkResourceIdentifier},
+    raw::RawJson,
+};
+use fleet_core::session::{
+    Outcome, WorkRef,
+    cluster::{AgentReport, PropertiesReport},
+    condition::ReportedCondition,
+    digest::KnownWork,
+    merge::{Details, Differences, ManifestReport, Mirrored},
+    work::{Phase, WorkReport},
+};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
 use proptest::prelude::*;
 use prost::Message as _;
 
@@ -15,7 +31,7 @@ fn at(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).expect("in range")
 }
 
-fn condition() -> impl Strategy<Value = Condition> {
+fn condition() -> impl Strategy<Value = ReportedCondition> {
     (
         prop::sample::select(vec!["Applied", "Available", "Healthy"]),
         prop::sample::select(vec![Status::True, Status::False, Status::Unknown]),
@@ -23,25 +39,26 @@ fn condition() -> impl Strategy<Value = Condition> {
         ".{0,20}",
         0..9i64,
     )
-        .prop_map(|(type_, status, reason, message, observed_generation)| Condition {
-            type_: type_.into(),
-            status,
-            reason,
-            message,
-            observed_generation,
-        })
+        .prop_map(
+            |(type_, status, reason, message, observed_generation)| ReportedCondition {
+                type_: type_.into(),
+                status,
+                reason,
+                message,
+                observed_generation,
+            },
+        )
 }
 
-fn details() -> impl Strategy<Value = DifferenceDetails> {
+fn details() -> impl Strategy<Value = Differences> {
     (
         1..9_999_999_999i64,
         prop::option::of(0..9i64),
         prop::collection::vec(("/[a-z]{0,5}", ".{0,5}", ".{0,5}"), 0..4),
     )
-        .prop_map(|(observed, generation, list)| DifferenceDetails {
+        .prop_map(|(observed, generation, list)| Differences {
             observed_at: at(observed),
-            observed_in_member_generation: generation,
-            total: u32::try_from(list.len()).expect("short") + 1,
+            generation,
             details: list
                 .into_iter()
                 .map(|(path, value_in_member, value_in_hub)| PatchDetail {
@@ -57,31 +74,27 @@ fn work() -> impl Strategy<Value = WorkRef> {
     ("[a-z]{1,9}(-work)?", "[0-9a-f]{8}").prop_map(|(name, uid)| WorkRef { name, uid })
 }
 
-fn entry() -> impl Strategy<Value = ManifestEntry> {
+fn entry() -> impl Strategy<Value = ManifestReport> {
     (
-        0..50u32,
+        0..50i64,
         "[a-z]{0,5}",
         prop::collection::vec(condition(), 0..3),
         prop::option::of(details()),
         any::<bool>(),
     )
-        .prop_map(|(ordinal, name, conditions, details, is_drift)| {
-            let (drift, diff) = if is_drift { (details, None) } else { (None, details) };
-            ManifestEntry {
-                identifier: ManifestIdentifier {
-                    ordinal,
-                    name,
-                    kind: "ConfigMap".into(),
-                    ..Default::default()
-                },
-                conditions,
-                drift,
-                diff,
-                mirrored: is_drift.then(|| MirroredStatus {
-                    observed_at: at(1),
-                    json: "{}".into(),
-                }),
-            }
+        .prop_map(|(ordinal, name, conditions, details, is_drift)| ManifestReport {
+            identifier: WorkResourceIdentifier {
+                ordinal,
+                name,
+                kind: "ConfigMap".into(),
+                ..Default::default()
+            },
+            conditions,
+            details: details.map(if is_drift { Details::Drift } else { Details::Diff }),
+            mirrored: is_drift.then(|| Mirrored {
+                observed_at: at(1),
+                json: RawJson::from_text("{}".into()).expect("JSON"),
+            }),
         })
 }
 
@@ -90,7 +103,7 @@ fn known() -> impl Strategy<Value = KnownWork> {
         name,
         uid,
         generation,
-        status_digest: vec![1, 2].into(),
+        status_digest: vec![1, 2],
     })
 }
 
@@ -111,13 +124,9 @@ fn body() -> impl Strategy<Value = MemberMessage> {
                 orphaned_applied_works: vec!["old".into()],
             })
         }),
-        imc().prop_map(|(imc_uid, imc_generation)| MemberMessage::Heartbeat(Heartbeat {
-            imc_uid,
-            imc_generation,
-            newest_work_resource_version: "7".into(),
-        })),
+        Just(MemberMessage::Heartbeat),
         (imc(), prop::collection::vec(condition(), 0..3)).prop_map(|((imc_uid, imc_generation), conditions)| {
-            MemberMessage::AgentStatus(AgentStatus {
+            MemberMessage::AgentStatus(AgentReport {
                 imc_uid,
                 imc_generation,
                 conditions,
@@ -128,7 +137,7 @@ fn body() -> impl Strategy<Value = MemberMessage> {
             prop::collection::btree_map("[a-z]{1,5}/[a-z]{1,5}", (".{0,9}", 1..99_999i64), 0..4)
         )
             .prop_map(|((imc_uid, imc_generation), properties)| {
-                MemberMessage::Properties(Properties {
+                MemberMessage::Properties(PropertiesReport {
                     imc_uid,
                     imc_generation,
                     properties: properties
@@ -138,16 +147,16 @@ fn body() -> impl Strategy<Value = MemberMessage> {
                                 k,
                                 PropertyValue {
                                     value,
-                                    observed_at: at(ms),
+                                    observation_time: Time(at(ms)),
                                 },
                             )
                         })
                         .collect(),
                     usage: Some(ResourceUsage {
-                        capacity: BTreeMap::from([("cpu".into(), "3720m".into())]),
+                        capacity: BTreeMap::from([("cpu".into(), Quantity("3720m".into()))]),
                         allocatable: BTreeMap::new(),
                         available: BTreeMap::new(),
-                        observed_at: at(5),
+                        observation_time: Some(Time(at(5))),
                     }),
                     namespaces: Some(BTreeMap::from([("default".into(), String::new())])),
                     conditions: vec![],
@@ -166,7 +175,7 @@ fn body() -> impl Strategy<Value = MemberMessage> {
                 } else {
                     Phase::Result
                 };
-                MemberMessage::WorkStatus(WorkStatus {
+                MemberMessage::WorkStatus(WorkReport {
                     work,
                     observed_generation,
                     phase,
@@ -181,7 +190,7 @@ fn body() -> impl Strategy<Value = MemberMessage> {
             since: None,
             remaining: 2,
             blockers: vec![Blocker {
-                identifier: ManifestIdentifier::default(),
+                identifier: WorkResourceIdentifier::default(),
                 reason: "has a finalizer".into()
             }],
         })),
@@ -193,11 +202,9 @@ fn body() -> impl Strategy<Value = MemberMessage> {
             object: EventObject::Work,
             work_name: name,
             object_uid: uid,
-            severity: Severity::Warning,
+            type_: EventType::Warning,
             reason: "Held".into(),
             message: "held".into(),
-            count: 3,
-            last_seen: Some(at(9)),
         })),
     ]
 }
@@ -269,18 +276,6 @@ fn what_the_hub_says_arrives_unchanged() {
             outcome: Outcome::TooLarge,
             reason: "x".into(),
         }),
-        HubMessage::Hint {
-            work: None,
-            generation: 1,
-        },
-        HubMessage::Hint {
-            work: Some("w".into()),
-            generation: 1,
-        },
-        HubMessage::Resend {
-            works: vec![],
-            cluster: true,
-        },
         HubMessage::Fenced {
             session: 9,
             lease_transitions: 2,
@@ -430,6 +425,43 @@ fn what_is_missing_is_named() {
     })
     .expect_err("empty");
     assert_eq!(empty.to_string(), "body: missing");
+}
+
+#[test]
+fn what_older_peers_say_besides_is_ignored() {
+    // A heartbeat of version 0.1: imc_uid, imc_generation, newest_work_resource_version.
+    let heartbeat = [
+        0x08, 0x01, 0x10, 0x01, 0x5a, 0x08, 0x0a, 0x01, b'u', 0x10, 0x02, 0x1a, 0x01, b'7',
+    ];
+    let arrived = pb::MemberMessage::decode(heartbeat.as_slice()).expect("decodes");
+    assert_eq!(
+        FromMember::try_from(arrived).map(|message| message.body),
+        Ok(MemberMessage::Heartbeat)
+    );
+}
+
+#[test]
+fn what_is_mirrored_is_json() {
+    use pb::member_message::Body;
+    let entry = pb::ManifestEntry {
+        identifier: Some(pb::ManifestIdentifier::default()),
+        mirrored: Some(pb::MirroredStatus {
+            observed_at_ms: 1,
+            json: "{".into(),
+        }),
+        ..Default::default()
+    };
+    let status = pb::WorkStatus {
+        name: "w".into(),
+        uid: "u".into(),
+        phase: 2,
+        manifests: vec![entry],
+        ..Default::default()
+    };
+    assert_eq!(
+        refused(1, Body::WorkStatus(status)),
+        "work_status.manifests[0].mirrored.json: not JSON"
+    );
 }
 
 #[test]

@@ -17,13 +17,19 @@
 //!
 //! # Assumptions
 //! Versions of one kind compare as integers, and a watch shows them in order (Kubernetes 1.35 guarantees it; so it was
-//! on etcd before). A store is fed by one watch only.
+//! on etcd before). A store is fed by one watch only. An API server whose etcd was restored from a backup counts again
+//! from a lower version; that is noticed ([`Era`]), and everything is listed anew.
 //!
 //! kube's own `watcher` is not used because it does not tell the version of a list, without which an own write that is
 //! not listed can be neither kept nor dropped safely, nor the progress that bookmarks bring.
 
 mod changes;
+mod era;
+mod event;
 mod index;
+mod pages;
+mod show;
+mod source;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -46,8 +52,11 @@ use self::{
 };
 pub use self::{
     changes::{Change, Changes},
+    era::{Era, is_before},
+    event::{Event, Odd},
     index::Index,
-    watch::{Events, Metadata, Selection, Source, plain},
+    source::{Events, Metadata, Source, plain},
+    watch::Selection,
 };
 use crate::key::Key;
 
@@ -64,65 +73,6 @@ struct Inner<K> {
     synced: channel::Sender<bool>,
     progress: channel::Sender<u64>,
     state: channel::Sender<State>,
-}
-
-/// What a watch says. Made by [`Store::watch`]; tests make them by hand.
-#[derive(Clone, Debug)]
-pub enum Event<K> {
-    /// A list begins, the first or one after an interruption that was too long.
-    Restarted,
-    /// An object of the list.
-    Listed(K),
-    /// An object of the list that cannot be decoded.
-    ListedOdd(Odd),
-    /// The list is complete, and shows the state at this version.
-    ListDone {
-        /// The version of the list.
-        version: u64,
-    },
-    /// An object was added or changed.
-    Applied(K),
-    /// The same for an object that cannot be decoded.
-    AppliedOdd(Odd),
-    /// An object is gone.
-    Deleted {
-        /// Which one.
-        key: Key,
-        /// Which incarnation of it.
-        uid: Option<String>,
-        /// The version of the deletion.
-        version: u64,
-    },
-    /// Nothing happened to these objects up to this version.
-    Progress {
-        /// The version of the bookmark.
-        version: u64,
-    },
-}
-
-impl<K: Resource> Event<K> {
-    /// The event that says that this object is gone.
-    pub fn deleted(object: &K) -> Self {
-        let meta = object.meta();
-        Self::Deleted {
-            key: Key::of(object),
-            uid: meta.uid.clone(),
-            version: table::version(meta),
-        }
-    }
-}
-
-/// An object that exists and cannot be decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Odd {
-    /// Which one.
-    pub key: Key,
-    /// Which incarnation of it.
-    pub uid: Option<String>,
-    /// Its version.
-    pub version: u64,
-    /// What is wrong with it.
-    pub error: String,
 }
 
 /// How a watch is doing.
@@ -318,6 +268,13 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         self.set_state(State::Starting);
     }
 
+    /// The API server has gone back in time: own writes may never have happened, and versions mean nothing any more. What
+    /// the watch has shown stays until the next list is complete, so that readers see a difference and not an end.
+    fn forget(&self) {
+        self.rest();
+        self.update(Table::forget);
+    }
+
     /// Resolves when the first list is complete. Nothing may be deleted or judged before.
     pub async fn synced(&self) {
         // The sender lives as long as the store.
@@ -330,14 +287,12 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     }
 
     /// Resolves when the watch has shown everything up to this version. After a conflict: wait until the version that
-    /// the write was based on has passed, then compute it anew; sending it again would only conflict again.
+    /// the write was based on has passed, then compute it anew; sending it again would only conflict again. Also when the
+    /// API server has gone back in time, and will not show that version again.
     pub async fn reached(&self, version: u64) {
-        let _ = self
-            .0
-            .progress
-            .subscribe()
-            .wait_for(|progress| *progress >= version)
-            .await;
+        let mut progress = self.0.progress.subscribe();
+        let begun = *progress.borrow();
+        let _ = progress.wait_for(|now| *now >= version || *now < begun).await;
     }
 
     /// How far the watch has come; 0 if it has not begun.

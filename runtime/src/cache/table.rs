@@ -224,6 +224,14 @@ impl<K: Resource> Table<K> {
         self.advance(listed, out);
     }
 
+    /// Versions start again at a lower number: what own writes were answered hides nothing any more.
+    pub(super) fn forget(&mut self, out: &mut Vec<Diff<K>>) {
+        for (_, key) in std::mem::take(&mut self.own) {
+            self.touch(&key, out, |entry| entry.own = None);
+        }
+        self.progress = 0;
+    }
+
     /// The watch has shown everything up to `shown`: own writes up to there have served their time.
     fn advance(&mut self, shown: u64, out: &mut Vec<Diff<K>>) {
         self.progress = self.progress.max(shown);

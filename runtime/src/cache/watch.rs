@@ -1,17 +1,16 @@
 //! Lists and watches one kind for as long as the process lives.
 
-use std::{fmt, future::Future, time::Duration};
+use std::{future::Future, time::Duration};
 
-use futures::{StreamExt, TryFutureExt as _, stream::BoxStream};
+use futures::StreamExt as _;
 use kube::{
-    Api, Resource,
+    Resource,
     api::{ListParams, WatchParams},
-    core::{ObjectList, PartialObjectMeta, Status, WatchEvent},
+    core::{Status, WatchEvent},
 };
-use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
-use super::{Event, Odd, Reason, State, Store, table};
+use super::{Era, Event, Odd, Reason, Source, State, Store, is_before, pages::Pages, table};
 use crate::{backoff::Backoff, key::Key, logs};
 
 /// How long a request may take to be answered.
@@ -20,6 +19,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 const WATCH_SECS: u32 = 290;
 /// A watch that says nothing for longer is dead: the server would have ended it.
 const SILENCE_MAX: Duration = Duration::from_secs(WATCH_SECS as u64 + 5);
+/// A watch that lived so long and ended was ended by the server when its time was up.
+const WHOLE: Duration = Duration::from_secs(WATCH_SECS as u64 - 5);
+/// Servers send a bookmark about every minute. One that does not may have nothing to say, or not know where we are.
+const QUIET: Duration = Duration::from_secs(90);
 
 /// A watch that lived so long was no failure when it ended.
 const HEALTHY: Duration = Duration::from_secs(10);
@@ -33,6 +36,18 @@ pub struct Selection {
     pub fields: Option<String>,
     /// The delays after failures.
     pub backoff: Backoff,
+    /// The era of the API server, which all watches of it share.
+    pub era: Era,
+}
+
+impl Selection {
+    /// Every object of an API server.
+    pub fn all(era: &Era) -> Self {
+        Self {
+            era: era.clone(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Selection {
@@ -45,78 +60,9 @@ impl Default for Selection {
             labels: None,
             fields: None,
             backoff,
+            era: Era::default(),
         }
     }
-}
-
-/// Where the objects of a kind come from.
-pub trait Source: Send + Sync {
-    /// How many are listed at a time. The answer is held as text, decoded and stored at the same time.
-    const PAGE: u32;
-    /// What arrives.
-    type Object: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static;
-
-    /// A page of them.
-    fn list(&self, params: &ListParams) -> impl Future<Output = kube::Result<ObjectList<Self::Object>>> + Send;
-
-    /// What happens to them after this version.
-    fn watch(
-        &self,
-        params: &WatchParams,
-        version: &str,
-    ) -> impl Future<Output = kube::Result<Events<Self::Object>>> + Send;
-}
-
-/// The events of a watch.
-pub type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
-
-/// Whole objects.
-impl<W> Source for Api<W>
-where
-    W: Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
-{
-    const PAGE: u32 = 50;
-    type Object = W;
-
-    fn list(&self, params: &ListParams) -> impl Future<Output = kube::Result<ObjectList<W>>> + Send {
-        Self::list(self, params)
-    }
-
-    fn watch(&self, params: &WatchParams, version: &str) -> impl Future<Output = kube::Result<Events<W>>> + Send {
-        Self::watch(self, params, version).map_ok(StreamExt::boxed)
-    }
-}
-
-/// Their metadata alone, which is all that the server sends then.
-#[derive(Debug)]
-pub struct Metadata<W>(pub Api<W>);
-
-impl<W> Source for Metadata<W>
-where
-    W: Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
-{
-    const PAGE: u32 = 250;
-    type Object = PartialObjectMeta<W>;
-
-    fn list(&self, params: &ListParams) -> impl Future<Output = kube::Result<ObjectList<Self::Object>>> + Send {
-        self.0.list_metadata(params)
-    }
-
-    fn watch(
-        &self,
-        params: &WatchParams,
-        version: &str,
-    ) -> impl Future<Output = kube::Result<Events<Self::Object>>> + Send {
-        self.0.watch_metadata(params, version).map_ok(StreamExt::boxed)
-    }
-}
-
-/// How an object is decoded that arrives as it is to be kept.
-///
-/// # Errors
-/// None. One odd object fails a whole page then: kinds that users write arrive in a guard instead, which `decode` opens.
-pub fn plain<K>(object: K) -> Result<K, String> {
-    Ok(object)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -133,31 +79,61 @@ enum Failure {
     NoVersion,
     #[error("the watch ended as soon as it began")]
     Short,
+    #[error("the server is at version {now}, behind {held}, which it has shown: it was restored from a backup")]
+    Back { now: String, held: String },
 }
 
 impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// Keeps the store like the API server. Never ends; whoever starts it drops it.
     ///
-    /// What arrives is the kind itself with [`plain`], its metadata, or a guard around it that decodes always.
+    /// What arrives is the kind itself with [`plain`](super::plain), its metadata, or a guard around it that decodes always.
     pub async fn watch<S: Source>(self, source: S, selection: Selection, decode: fn(S::Object) -> Result<K, String>) {
         let mut from: Option<String> = None;
+        let mut pages = Pages::new(S::PAGE);
         let mut failures = 0;
+        let mut era = selection.era.number();
+        // Whether the server was asked, since the last interruption, if it has gone back in time.
+        let mut checked = true;
         loop {
-            let began = Instant::now();
-            let outcome = match &mut from {
-                None => self
-                    .list(&source, &selection, decode)
-                    .await
-                    .map(|version| from = Some(version)),
-                Some(version) => {
-                    let outcome = self.follow(&source, &selection, decode, version).await;
-                    if outcome.is_ok() || began.elapsed() >= HEALTHY {
-                        failures = 0;
+            let (began, follows) = (Instant::now(), from.is_some());
+            let step = async {
+                match &mut from {
+                    None => {
+                        from = Some(self.list(&source, &selection, decode, &mut pages).await?);
+                        checked = true;
+                        Ok(())
                     }
-                    outcome
+                    Some(version) => {
+                        if !checked {
+                            check(&source, &selection, version).await?;
+                        }
+                        checked = false;
+                        let outcome = self.follow(&source, &selection, decode, version).await;
+                        checked = outcome.is_ok() && began.elapsed() >= WHOLE;
+                        outcome
+                    }
                 }
             };
+            let outcome = tokio::select! {
+                // What this watch has noticed itself ends here too.
+                now = selection.era.over(era) => {
+                    tracing::warn!(kind = self.name(), "The server has gone back in time: listing everything anew");
+                    era = now;
+                    from = None;
+                    self.forget();
+                    continue;
+                }
+                outcome = step => outcome,
+            };
+            if follows && (outcome.is_ok() || began.elapsed() >= HEALTHY) {
+                failures = 0;
+            }
             let Err(failure) = outcome else { continue };
+            if let Failure::Back { now, held } = &failure {
+                tracing::warn!(kind = self.name(), now, held, "The server's versions went back");
+                selection.era.end(era);
+                continue;
+            }
             if failure.expired() {
                 from = None;
             }
@@ -185,26 +161,26 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         source: &S,
         selection: &Selection,
         decode: fn(S::Object) -> Result<K, String>,
+        pages: &mut Pages,
     ) -> Result<String, Failure> {
+        let before = self.progress().to_string();
         self.feed(Event::Restarted);
         let mut params = ListParams {
             label_selector: selection.labels.clone(),
             field_selector: selection.fields.clone(),
-            limit: Some(S::PAGE),
             ..ListParams::default()
         };
         loop {
-            let page = answered(source.list(&params)).await?.map_err(Failure::List)?;
-            for object in page.items {
+            let mut sink = |object| {
                 self.feed(match opened(object, decode) {
                     Ok(object) => Event::Listed(object),
                     Err(odd) => Event::ListedOdd(odd),
                 });
-            }
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            };
+            let page = pages.read(source, &params, &mut sink).await.map_err(Failure::List)?;
+            params.continue_token = page.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 let version = page
-                    .metadata
                     .resource_version
                     .filter(|v| !v.is_empty())
                     .ok_or(Failure::NoVersion)?;
@@ -212,7 +188,14 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
                 self.feed(Event::ListDone {
                     version: version.parse().unwrap_or(0),
                 });
-                return Ok(version);
+                return if is_before(&version, &before) {
+                    Err(Failure::Back {
+                        now: version,
+                        held: before,
+                    })
+                } else {
+                    Ok(version)
+                };
             }
         }
     }
@@ -240,10 +223,20 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             tracing::info!(kind = self.name(), "Watch works again");
         }
         self.set_state(State::Watching);
-        let mut shown = 0_u64;
-        // Silence is an end like the server's own: go on from where we are.
-        while let Ok(Some(event)) = timeout(SILENCE_MAX, events.next()).await {
+        let (mut shown, mut heard) = (0_u64, Instant::now());
+        loop {
+            let event = match timeout(QUIET, events.next()).await {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                // Silence is an end like the server's own: go on from where we are.
+                Err(_) if heard.elapsed() >= SILENCE_MAX => break,
+                Err(_) => {
+                    check(source, selection, version).await?;
+                    continue;
+                }
+            };
             shown += 1;
+            heard = Instant::now();
             match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     version.clone_from(object.meta().resource_version.as_ref().ok_or(Failure::NoVersion)?);
@@ -270,7 +263,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
                 }
                 Ok(WatchEvent::Error(status)) => return Err(Failure::Ended(status)),
                 // Starting the watch again would bring the same event again.
-                Err(error @ kube::Error::SerdeError(_)) => {
+                Err(error) if is_undecodable(&error) => {
                     tracing::warn!(kind = self.name(), error = %logs::chain(&error), "Event cannot be decoded");
                 }
                 Err(error) => return Err(Failure::Watch(error)),
@@ -282,6 +275,23 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Asks for one object, to learn where the server is. What has gone back in time would accept our version and stay silent.
+async fn check<S: Source>(source: &S, selection: &Selection, held: &str) -> Result<(), Failure> {
+    let one = ListParams {
+        label_selector: selection.labels.clone(),
+        field_selector: selection.fields.clone(),
+        ..ListParams::default()
+    };
+    let list = Pages::new(1).read(source, &one, &mut |_| {}).await;
+    match list.map_err(Failure::List)?.resource_version {
+        Some(now) if is_before(&now, held) => Err(Failure::Back {
+            now,
+            held: held.to_owned(),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -298,6 +308,15 @@ fn opened<W: Resource, K>(object: W, decode: fn(W) -> Result<K, String>) -> Resu
         version,
         error,
     })
+}
+
+/// What is no event of this kind. The client takes anything else for a status, and any object is one that says nothing.
+fn is_undecodable(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::SerdeError(_) => true,
+        kube::Error::Api(status) => status.code == 0 && status.message.is_empty() && status.reason.is_empty(),
+        _ => false,
+    }
 }
 
 impl Failure {
@@ -322,5 +341,19 @@ impl Failure {
             Some(404) => Reason::NotFound,
             _ => Reason::Unavailable,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_says_nothing_about_a_fault_is_an_odd_object() {
+        let line = r#"{"type":"ADDED","object":{"metadata":{"name":"x"},"status":{"conditions":null}}}"#;
+        let odd: Status = serde_json::from_str(line).unwrap();
+        assert!(is_undecodable(&kube::Error::Api(Box::new(odd))));
+        let gone: Status = serde_json::from_str(r#"{"code":410,"message":"too old","reason":"Expired"}"#).unwrap();
+        assert!(!is_undecodable(&kube::Error::Api(Box::new(gone))));
     }
 }

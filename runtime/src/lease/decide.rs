@@ -23,17 +23,20 @@ pub(super) struct Observed {
     pub(super) record: Record,
     pub(super) version: String,
     pub(super) changed: Instant,
+    /// The API server went back in time, and somebody may lead by what it said before, whoever the record names.
+    pub(super) restored: bool,
 }
 
 impl Observed {
     /// Notes what was just read. The wait begins anew only if it is a different version.
-    pub(super) fn note(before: Option<Self>, record: Record, version: String, now: Instant) -> Self {
+    pub(super) fn note(before: Option<Self>, record: Record, version: String, now: Instant, restored: bool) -> Self {
         match before {
             Some(before) if before.version == version => before,
             _ => Self {
                 record,
                 version,
                 changed: now,
+                restored,
             },
         }
     }
@@ -51,16 +54,23 @@ pub(super) enum Action {
     Wait { until: Instant },
 }
 
-pub(super) fn decide(observed: Option<&Observed>, me: &str, now: Instant) -> Action {
-    let Some(Observed { record, changed, .. }) = observed else {
+/// What `me` does, who leads or does not.
+pub(super) fn decide(observed: Option<&Observed>, me: &str, leads: bool, now: Instant) -> Action {
+    let Some(Observed {
+        record,
+        changed,
+        restored,
+        ..
+    }) = observed
+    else {
         return Action::Create;
     };
     let expires = *changed + record.duration;
-    if record.holder == me {
+    if record.holder == me && (leads || !restored) {
         Action::Renew {
             transitions: record.transitions,
         }
-    } else if record.holder.is_empty() || expires <= now {
+    } else if record.holder.is_empty() && !restored || expires <= now {
         Action::Take {
             transitions: record.transitions.saturating_add(1),
         }
@@ -85,6 +95,7 @@ mod tests {
             record,
             version: "7".to_owned(),
             changed,
+            restored: false,
         }
     }
 
@@ -106,9 +117,37 @@ mod tests {
             ("another's, almost run out", "you", 14, wait),
             ("another's, run out", "you", 15, Action::Take { transitions: 4 }),
         ] {
-            assert_eq!(decide(Some(&observed(holder, seen)), "me", at(now)), action, "{case}");
+            assert_eq!(
+                decide(Some(&observed(holder, seen)), "me", false, at(now)),
+                action,
+                "{case}"
+            );
         }
-        assert_eq!(decide(None, "me", seen), Action::Create);
+        assert_eq!(decide(None, "me", false, seen), Action::Create);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_from_a_backup_makes_nobody_a_leader_before_others_have_stopped() {
+        let seen = Instant::now();
+        for holder in ["me", "", "you"] {
+            let restored = Observed {
+                restored: true,
+                ..observed(holder, seen)
+            };
+            let early = decide(Some(&restored), "me", false, seen);
+            assert_eq!(early, Action::Wait { until: seen + LEASE }, "{holder:?}");
+            let late = decide(Some(&restored), "me", false, seen + LEASE);
+            assert_eq!(late, Action::Take { transitions: 4 }, "{holder:?}");
+        }
+        let mine = Observed {
+            restored: true,
+            ..observed("me", seen)
+        };
+        assert_eq!(
+            decide(Some(&mine), "me", true, seen),
+            Action::Renew { transitions: 3 },
+            "who leads and is named goes on"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -116,9 +155,15 @@ mod tests {
         let first = Instant::now();
         let later = first + Duration::from_secs(10);
         let before = observed("you", first);
-        let same = Observed::note(Some(before.clone()), before.record.clone(), "7".to_owned(), later);
+        let same = Observed::note(
+            Some(before.clone()),
+            before.record.clone(),
+            "7".to_owned(),
+            later,
+            false,
+        );
         assert_eq!(same.changed, first);
-        let renewed = Observed::note(Some(before.clone()), before.record, "8".to_owned(), later);
+        let renewed = Observed::note(Some(before.clone()), before.record, "8".to_owned(), later, false);
         assert_eq!(renewed.changed, later);
     }
 }

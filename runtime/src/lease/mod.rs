@@ -8,14 +8,17 @@
 //! - On a stop the token is cancelled, tasks of the term are waited for, and only then is the lease given back. If they
 //!   take too long it is left to run out: two leaders would be worse than a late one.
 //! - Terms are numbered by the lease's transitions, which grow with every change of holder.
+//! - An API server that was restored from a backup shows an old lease. Who does not lead waits then as long as if it had
+//!   just been renewed, whoever it names; and everybody is told ([`Era`]), for the leader looks here most often.
 
 mod decide;
+mod show;
+mod term;
 #[cfg(test)]
 mod tests;
 
-use std::{future::Future, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -30,12 +33,16 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::decide::{Action, Observed, Record, decide};
+pub use self::term::{State, Term, always, lead};
+use self::{
+    decide::{Action, Observed, Record, decide},
+    show::Shown,
+};
 use crate::{
+    cache::{Era, is_before},
     clock::Clock,
     logs,
     options::{Defaults, LeaseArgs},
-    shutdown::{Ended, panic_text},
 };
 
 /// Which lease, and who wants it.
@@ -71,100 +78,6 @@ impl Config {
     }
 }
 
-/// Whether we lead.
-#[derive(Clone, Debug)]
-pub enum State {
-    /// Somebody else leads, or nobody.
-    Standby,
-    /// We lead.
-    Leading(Term),
-}
-
-/// A time of leadership.
-#[derive(Clone, Debug)]
-pub struct Term {
-    transitions: i32,
-    previous_renewed: Option<Timestamp>,
-    token: CancellationToken,
-    tasks: TaskTracker,
-}
-
-impl Term {
-    /// The number of this term.
-    pub fn transitions(&self) -> i32 {
-        self.transitions
-    }
-
-    /// When the leader before last renewed, by its own clock; none if there was no other.
-    pub fn previous_renewed(&self) -> Option<Timestamp> {
-        self.previous_renewed
-    }
-
-    /// Cancelled when the term is over.
-    pub fn token(&self) -> &CancellationToken {
-        &self.token
-    }
-
-    /// Runs a task of the leader. It should end soon after the token is cancelled; until then the lease is kept.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> tokio::task::JoinHandle<T> {
-        self.tasks.spawn(task)
-    }
-}
-
-/// The state to watch, for agents that do not take part in elections: they always lead, in term 0, until told to stop.
-pub fn always(stop: &CancellationToken) -> watch::Receiver<State> {
-    let term = Term {
-        transitions: 0,
-        previous_renewed: None,
-        token: stop.child_token(),
-        tasks: TaskTracker::new(),
-    };
-    let (sender, receiver) = watch::channel(State::Leading(term));
-    // An open channel that never changes, as others would see it.
-    let stop = stop.clone();
-    tokio::spawn(async move {
-        stop.cancelled().await;
-        drop(sender);
-    });
-    receiver
-}
-
-/// Runs the leader's work in every term until told to stop. The work ends when the term's token is cancelled.
-///
-/// # Errors
-/// If the work ends by itself, or panics: the process would hold the lease and do nothing.
-pub async fn lead<W>(
-    mut state: watch::Receiver<State>,
-    stop: CancellationToken,
-    work: impl Fn(Term) -> W,
-) -> Result<(), Ended>
-where
-    W: Future<Output = ()> + Send + 'static,
-{
-    const TASK: &str = "the leader's work";
-    loop {
-        let term = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            leading = state.wait_for(|state| matches!(state, State::Leading(term) if !term.token.is_cancelled())) => {
-                match leading.as_deref() {
-                    Ok(State::Leading(term)) => term.clone(),
-                    // The elector has gone; whoever supervises it says why.
-                    Ok(State::Standby) | Err(_) => return Ok(()),
-                }
-            }
-        };
-        let ended = term.spawn(work(term.clone())).await;
-        match ended {
-            Ok(()) if term.token.is_cancelled() => {}
-            Ok(()) => return Err(Ended::new(TASK, "nobody had asked for it")),
-            Err(error) => return Err(Ended::new(TASK, panic_text(error))),
-        }
-    }
-}
-
 /// Takes part in an election.
 #[derive(Debug)]
 pub struct Elector {
@@ -179,16 +92,24 @@ pub struct Elector {
     renewed: Instant,
     /// What is left of the last term.
     ending: TaskTracker,
+    era: Era,
+    /// The version of the lease that was last seen, also where it is to be looked at again.
+    version: String,
+    /// The highest number of a term that was seen.
+    transitions: i32,
+    /// For people who debug.
+    shown: Arc<Shown>,
 }
 
 impl Elector {
     /// An elector and the state to watch. Nothing happens before [`Elector::run`].
-    pub fn new(client: Client, config: Config, clock: Clock) -> (Self, watch::Receiver<State>) {
+    pub fn new(client: Client, config: Config, clock: Clock, era: Era) -> (Self, watch::Receiver<State>) {
         let api = Api::namespaced(client, &config.namespace);
         let (state, receiver) = watch::channel(State::Standby);
         let ending = TaskTracker::new();
         ending.close();
         let (lease, renewed) = (Lease::default(), Instant::now());
+        let shown = Arc::new(Shown::new(&config.identity, receiver.clone()));
         (
             Self {
                 config,
@@ -199,6 +120,10 @@ impl Elector {
                 lease,
                 renewed,
                 ending,
+                era,
+                version: String::new(),
+                transitions: 0,
+                shown,
             },
             receiver,
         )
@@ -287,7 +212,7 @@ impl Elector {
             self.look().await?;
         }
         let sent = Instant::now();
-        match decide(self.observed.as_ref(), &self.config.identity, sent) {
+        match decide(self.observed.as_ref(), &self.config.identity, self.leads(), sent) {
             Action::Create => {
                 // If somebody deleted it, terms go on where they were, as far as we know.
                 let known = self.lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
@@ -301,8 +226,11 @@ impl Elector {
                 };
                 self.write(transitions, sent, true).await?;
             }
-            Action::Renew { transitions } | Action::Take { transitions } => {
-                self.write(transitions, sent, false).await?;
+            // Of a backup the numbers are old ones.
+            Action::Renew { transitions } => self.write(transitions.max(self.transitions), sent, false).await?,
+            Action::Take { transitions } => {
+                let next = self.transitions.saturating_add(1);
+                self.write(transitions.max(next), sent, false).await?;
             }
             Action::Wait { until } => {
                 if self.leads() {
@@ -324,7 +252,14 @@ impl Elector {
 
     fn note(&mut self, lease: Lease) {
         let spec = lease.spec.clone().unwrap_or_default();
-        let record = Record {
+        let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        let restored = is_before(&version, &self.version);
+        if restored {
+            tracing::warn!(lease = self.config.name, "The lease went back to an older version");
+            self.era.end(self.era.number());
+        }
+        self.version.clone_from(&version);
+        let mut record = Record {
             holder: spec.holder_identity.unwrap_or_default(),
             transitions: spec.lease_transitions.unwrap_or_default(),
             duration: Duration::from_secs(
@@ -335,8 +270,14 @@ impl Elector {
                     .into(),
             ),
         };
-        let version = lease.metadata.resource_version.clone().unwrap_or_default();
-        self.observed = Some(Observed::note(self.observed.take(), record, version, Instant::now()));
+        if restored {
+            // One that was given back, say, asks nobody to wait.
+            record.duration = record.duration.max(self.config.lease_duration);
+        }
+        self.transitions = self.transitions.max(record.transitions);
+        self.shown.note(&record);
+        let before = self.observed.take();
+        self.observed = Some(Observed::note(before, record, version, Instant::now(), restored));
         self.lease = lease;
     }
 

@@ -69,7 +69,12 @@ fn candidate(server: &Server, identity: &str) -> Candidate {
         retry_period: Duration::from_secs(2),
     };
     // Its clock is wrong by decades, which must not matter.
-    let (elector, state) = Elector::new(client, config, Clock::manual(jiff::Timestamp::UNIX_EPOCH));
+    let (elector, state) = Elector::new(
+        client,
+        config,
+        Clock::manual(jiff::Timestamp::UNIX_EPOCH),
+        Era::default(),
+    );
     let stop = CancellationToken::new();
     Candidate {
         state,
@@ -226,4 +231,28 @@ async fn without_an_election_we_always_lead() {
     };
     stop.cancel();
     assert!(term.token().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_went_back_in_time_makes_no_second_leader() {
+    let server = Server::default();
+    let mut first = candidate(&server, "first");
+    first.leads().await;
+    let backup = server.0.lock().clone();
+    let mut second = candidate(&server, "second");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    first.cut.store(true, Ordering::SeqCst);
+    let term = second.leads().await;
+    first.cut.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+
+    // The restored lease names the first, which has led long ago; the second is cut off and leads on until its deadline.
+    second.cut.store(true, Ordering::SeqCst);
+    *server.0.lock() = backup;
+    let next = tokio::select! {
+        next = first.leads() => next,
+        () = term.token().cancelled() => first.leads().await,
+    };
+    assert!(term.token().is_cancelled(), "two lead");
+    assert!(next.transitions() > term.transitions(), "terms go on");
 }

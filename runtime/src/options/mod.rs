@@ -11,6 +11,7 @@ use std::{marker::PhantomData, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, ValueEnum};
 
 pub use self::klog::{KlogArgs, with_two_dashes};
+use crate::grace::GRACE;
 
 /// What differs between the agents.
 pub trait Defaults: Clone + std::fmt::Debug + Send + Sync + 'static {
@@ -151,6 +152,14 @@ impl<D: Defaults> LeaseArgs<D> {
         if lease <= renew {
             return Err("--leader-lease-duration must be greater than --leader-renew-deadline".to_owned());
         }
+        // What a leader has begun may go on for so long after it gave up.
+        if lease < renew + GRACE {
+            return Err(format!(
+                "--leader-lease-duration must be at least {}s greater than --leader-renew-deadline, for passes that are under \
+                 way may take so long to end",
+                GRACE.as_secs()
+            ));
+        }
         // Between two tries the shell waits up to 1.2 periods.
         if renew <= retry.mul_f64(1.2) {
             return Err("--leader-renew-deadline must be greater than 1.2 times --leader-retry-period".to_owned());
@@ -169,6 +178,12 @@ pub struct AdminArgs<D: Defaults> {
     /// Where `/metrics` is served, as `host:port` or `:port`; `0` or empty: nowhere.
     #[arg(long, env = "FLEET_METRICS_BIND_ADDRESS", default_value = D::METRICS_ADDRESS, value_parser = bind)]
     pub metrics_bind_address: Bind,
+
+    /// Show stores, queues, sessions and leases below `/debug/dump` of the health port, to the agent's own host (or Pod)
+    /// alone: names, versions and times, no content of objects.
+    #[arg(long, env = "FLEET_ENABLE_DEBUG_DUMP", action = ArgAction::Set, value_parser = go_bool, default_value = "false",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    pub enable_debug_dump: bool,
 
     #[arg(skip)]
     _defaults: PhantomData<D>,
@@ -306,6 +321,8 @@ mod tests {
         assert!(hub(&["--leader-elect=true"]).unwrap().lease.leader_elect);
         assert!(!hub(&["--leader-elect=false"]).unwrap().lease.leader_elect);
         assert!(hub(&["--leader-elect=perhaps"]).is_err());
+        assert!(!hub(&[]).unwrap().admin.enable_debug_dump);
+        assert!(hub(&["--enable-debug-dump"]).unwrap().admin.enable_debug_dump);
     }
 
     #[test]
@@ -347,5 +364,17 @@ mod tests {
         assert!(burst(2000)("2001").is_err());
         assert!(burst_covers(50.0, 40).is_err());
         assert!(burst_covers(-1.0, 10).is_ok());
+    }
+
+    #[test]
+    fn a_lease_leaves_room_for_passes_under_way() {
+        for (lease, renew, good) in [("13s", "10s", true), ("12s", "10s", false), ("12900ms", "10s", false)] {
+            let flags = [
+                format!("--leader-lease-duration={lease}"),
+                format!("--leader-renew-deadline={renew}"),
+            ];
+            let agent = hub(&[&flags[0], &flags[1], "--leader-retry-period=2s"]).unwrap();
+            assert_eq!(agent.lease.validate().is_ok(), good, "{lease} {renew}");
+        }
     }
 }

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use self::{limit::Sample, turns::Turns};
 use crate::{
+    dump::Section,
     key::Key,
     metrics::{self, Metrics},
 };
@@ -147,10 +148,10 @@ impl Writes {
             registry.register("waiting", "Writes that wait for their turn", waiting.clone());
             registry.register("limit", "How many writes may be in flight", limit.clone());
         });
-        Self {
-            turns: Arc::new(Turns::new()),
-            measures,
-        }
+        let turns = Arc::new(Turns::new());
+        let part = format!("writes to the {name}'s API server");
+        metrics.dump().add(Section::Queues, &part, &turns, Turns::show);
+        Self { turns, measures }
     }
 
     /// Writes an object when its turn comes. `body` is called then: it reads the newest state and gives the request, or

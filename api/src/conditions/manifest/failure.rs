@@ -12,6 +12,24 @@ pub enum ApplyFailure {
     /// The member does not know the kind.
     #[error("failed to decode manifest: failed to find GVR from member cluster client REST mapping: {error}")]
     UnknownKind { error: String },
+    /// A namespace on what has none there.
+    #[error(
+        "failed to decode manifest: {kind} is cluster-scoped in the member cluster, but the manifest is of namespace \
+         {namespace:?}"
+    )]
+    NamespaceGiven { kind: String, namespace: String },
+    /// No namespace on what has one there.
+    #[error("failed to decode manifest: {kind} is namespaced in the member cluster, but the manifest has no namespace")]
+    NamespaceMissing { kind: String },
+    /// The manifest came out of a namespace and would leave it.
+    #[error(
+        "failed to decode manifest: the object is not of namespace {namespace:?}, which a ResourcePlacement or \
+         ResourceEnvelope of that namespace cannot leave"
+    )]
+    Outside { namespace: String },
+    /// A name that no object can have: it would become more than one part of a URL.
+    #[error("failed to decode manifest: no object can have the name {name:?}")]
+    BadName { name: String },
     /// The object has no name of its own.
     #[error("objects with only generate name are not supported")]
     GenerateName,
@@ -119,13 +137,44 @@ pub enum ApplyFailure {
     /// A newer hub sent a strategy that this agent does not know.
     #[error("failed to apply the manifest: unexpected apply strategy {strategy} is found")]
     UnknownStrategy { strategy: String },
+    /// Somebody else keeps changing or deleting the object. The words are ours, the Event's: upstream would go on for ever.
+    #[error(
+        "failed to apply the manifest: {manager} keeps changing the object back on the member cluster; let only one of \
+         the two manage it"
+    )]
+    Contested { manager: String },
 }
 
 impl ApplyFailure {
+    /// Whether kind and manifest do not agree about the scope, which a new definition of the kind would end.
+    pub const fn is_about_scope(&self) -> bool {
+        matches!(self, Self::NamespaceGiven { .. } | Self::NamespaceMissing { .. })
+    }
+
+    /// Whether the manifest was refused before anything was looked at.
+    pub const fn is_about_identity(&self) -> bool {
+        matches!(
+            self,
+            Self::NotAnObject { .. }
+                | Self::UnknownKind { .. }
+                | Self::NamespaceGiven { .. }
+                | Self::NamespaceMissing { .. }
+                | Self::Outside { .. }
+                | Self::BadName { .. }
+                | Self::GenerateName
+                | Self::Duplicated
+        )
+    }
+
     /// The result's name, which is the condition's reason.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::NotAnObject { .. } | Self::UnknownKind { .. } => "DecodingErred",
+            Self::NotAnObject { .. }
+            | Self::UnknownKind { .. }
+            | Self::NamespaceGiven { .. }
+            | Self::NamespaceMissing { .. }
+            | Self::Outside { .. }
+            | Self::BadName { .. } => "DecodingErred",
             Self::GenerateName => "FoundGenerateName",
             Self::Duplicated => "Duplicated",
             Self::Lookup { .. } => "FailedToFindObjInMemberCluster",
@@ -146,7 +195,8 @@ impl ApplyFailure {
             | Self::ServerSideApply { .. }
             | Self::MergePatch { .. }
             | Self::NoResourceVersion { .. }
-            | Self::UnknownStrategy { .. } => "ManifestApplyFailed",
+            | Self::UnknownStrategy { .. }
+            | Self::Contested { .. } => "ManifestApplyFailed",
         }
     }
 }

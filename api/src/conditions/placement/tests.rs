@@ -135,12 +135,9 @@ fn rollout_words() {
              different resource snapshot versions are observed across clusters",
         ),
         (
-            &RolloutStarted::ExternalNone {
-                run_kind: Scope::Namespaced,
-            },
+            &RolloutStarted::ExternalNone,
             "Unknown RolloutControlledByExternalController: Rollout is controlled by an external controller and no \
-             resource snapshot name is observed across clusters. To determine rollout status, check the \
-             StagedUpdateRun resources with spec.placementName matching this placement",
+             resource snapshot name is observed across clusters, probably rollout has not started yet",
         ),
         (
             &RolloutStarted::ExternalUndecided { cluster: "c1".into() },

@@ -80,21 +80,18 @@ pub enum Abort {
     PolicyIndexChanged { is: String, was: String },
     #[error("the cluster count initialized in the updateRun is outdated, latest: {is}, recorded: {was}")]
     ClusterCountChanged { is: i64, was: i64 },
+    /// Ours: upstream does not look.
+    #[error("the resource snapshot {name} used in the updateRun no longer exists")]
+    SnapshotGone { name: String },
+    /// The schema does not let such a value in, so these words are ours.
+    #[error("the maxConcurrency `{value}` of the stage `{stage}` is neither a positive number nor a percentage")]
+    InvalidConcurrency { value: String, stage: String },
     #[error("the updateRun has nil {field}")]
     StatusLost { field: &'static str },
     #[error("the number of stages in the updateRun has changed, new: {is}, existing: {was}")]
     StageCountChanged { is: usize, was: usize },
     #[error("index `{index}` stage name in the updateRun has changed, new: {is}, existing: {was}")]
     StageNameChanged { index: usize, is: String, was: String },
-    #[error("the number of clusters in index `{index}` stage has changed, new: {is}, existing: {was}")]
-    StageSizeChanged { index: usize, is: usize, was: usize },
-    #[error("the `{cluster}` cluster in the `{stage}` stage has changed, new: {is}, existing: {was}")]
-    StageClusterChanged {
-        cluster: usize,
-        stage: usize,
-        is: String,
-        was: String,
-    },
     #[error("the finished stage `{index}` is after the updating stage `{updating}`")]
     FinishedAfterUpdating { index: usize, updating: usize },
     #[error("cluster `{cluster}` in the finished stage `{stage}` has not succeeded")]
@@ -109,8 +106,6 @@ pub enum Abort {
     UpdatingOutOfOrder { stage: String, last: i64 },
     #[error("the number of updating clusters `{count}` in the updating stage `{stage}` exceeds maxConcurrency `{max}`")]
     TooManyUpdating { count: usize, stage: String, max: usize },
-    #[error("the cluster `{cluster}` to be deleted is not in the delete stage")]
-    NotInDeleteStage { cluster: String },
     #[error(
         "the delete stage is active, but there are still stages updating, updatingStageIndex: {updating}, \
          lastFinishedStageIndex: {last}"
@@ -119,17 +114,8 @@ pub enum Abort {
     #[error("the delete stage has failed, err: {error}")]
     DeleteStageFailed { error: String },
 
-    #[error("found unsupported updateRun state: {state}")]
-    UnknownState { state: String },
     #[error("the cluster `{cluster}` in the stage {stage} has failed")]
     ClusterFailed { cluster: String, stage: String },
-    #[error("the binding for cluster `{cluster}` in stage `{stage}` is not found in the toBeUpdatedBindings map")]
-    BindingNotFound { cluster: String, stage: String },
-    #[error(
-        "the binding for cluster `{cluster}` in stage `{stage}` is not found in the toBeUpdatedBindings map during \
-         stopping"
-    )]
-    BindingNotFoundStopping { cluster: String, stage: String },
     /// Another run has taken the cluster. A `binding` is `name` or `namespace/name`.
     #[error(
         "the binding of the updating cluster `{cluster}` in the stage `{stage}` is not up-to-date with the desired \
@@ -153,10 +139,6 @@ pub enum Abort {
         run: String,
         stage: String,
     },
-    #[error("the to be deleted cluster `{cluster}` is not in the deleting stage during {activity}")]
-    NotInDeletingStage { cluster: String, activity: &'static str },
-    #[error("the deleted cluster `{cluster}` in the deleting stage still has a binding")]
-    DeletedStillBound { cluster: String },
     #[error(
         "the cluster `{cluster}` in the deleting stage is marked as deleting but its corresponding binding is not \
          deleting"
@@ -221,20 +203,15 @@ impl Abort {
             | Self::BindingCount { .. }
             | Self::NoMasterSnapshot { .. }
             | Self::StatusLost { .. }
+            | Self::InvalidConcurrency { .. }
             | Self::FinishedAfterUpdating { .. }
             | Self::UnfinishedInFinished { .. }
             | Self::FinishedOutOfOrder { .. }
             | Self::SeveralUpdating { .. }
             | Self::UpdatingOutOfOrder { .. }
             | Self::TooManyUpdating { .. }
-            | Self::NotInDeleteStage { .. }
             | Self::DeletingTooEarly { .. }
-            | Self::UnknownState { .. }
-            | Self::BindingNotFound { .. }
-            | Self::BindingNotFoundStopping { .. }
             | Self::ForeignApproval { .. }
-            | Self::NotInDeletingStage { .. }
-            | Self::DeletedStillBound { .. }
             | Self::NotDeleting { .. } => Some(ErrorClass::Unexpected),
             Self::NoPolicySnapshot { .. }
             | Self::NotScheduled { .. }
@@ -242,10 +219,9 @@ impl Abort {
             | Self::Invalid { .. }
             | Self::PolicyIndexChanged { .. }
             | Self::ClusterCountChanged { .. }
+            | Self::SnapshotGone { .. }
             | Self::StageCountChanged { .. }
             | Self::StageNameChanged { .. }
-            | Self::StageSizeChanged { .. }
-            | Self::StageClusterChanged { .. }
             | Self::StageFailed { .. }
             | Self::DeleteStageFailed { .. }
             | Self::ClusterFailed { .. }
@@ -255,7 +231,7 @@ impl Abort {
 
     const fn prefix(&self) -> Prefix {
         match self {
-            Self::UnknownState { .. } | Self::Several { .. } => Prefix::None,
+            Self::Several { .. } => Prefix::None,
             Self::InvalidClusterCount { .. } => Prefix::ValidationComma,
             Self::PlacementNotFound
             | Self::NotExternal { .. }

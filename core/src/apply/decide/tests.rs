@@ -2,6 +2,7 @@ use super::*;
 use crate::apply::merge::tests::any_json;
 use crate::apply::prepare::FIELD_MANAGER;
 use fleet_api::placement::ServerSideApplyConfig;
+use jiff::Timestamp;
 use proptest::prelude::*;
 
 fn us() -> Owner {
@@ -50,9 +51,8 @@ fn situation<'a>(manifest: &'a Value, live: Live<'a>, strategy: &'a ApplyStrateg
         dry_run: None,
         work_exists: &no_works,
         last: None,
-        hold_until: None,
+        hold: None,
         reserved: ReservedKeys::Hidden,
-        now: Timestamp::UNIX_EPOCH,
     }
 }
 
@@ -178,22 +178,35 @@ fn a_changed_manifest_is_patched_and_locked_only_if_asked() {
 }
 
 #[test]
-fn an_object_in_a_fight_is_held() {
-    let (owner, wanted, live, plain) = (us(), manifest("v"), applied("old"), ApplyStrategy::default());
-    let until = Timestamp::from_second(60).unwrap();
-    let now = Situation {
-        hold_until: Some(until),
-        ..situation(&wanted, Live::Found(&live), &plain, &owner)
+fn an_object_in_a_fight_is_held_and_not_applied_until_it_has_stayed_as_it_should_be() {
+    let (owner, wanted, plain) = (us(), manifest("v"), ApplyStrategy::default());
+    let (theirs, ours) = (applied("old"), applied("v"));
+    let hold = Hold {
+        until: Timestamp::from_second(60).unwrap(),
+        manager: Some("rival".to_owned()),
     };
-    assert_eq!(next(&now), Step::Hold(until));
-    assert!(matches!(next(&Situation { now: until, ..now }), Step::Patch(_)));
-    // So is one that somebody keeps deleting.
-    let gone = Situation {
-        live: Live::Absent,
-        ..now
+    let contested = Verdict::Failed(ApplyFailure::Contested {
+        manager: "rival".to_owned(),
+    });
+    let now = |live| Situation {
+        hold: Some(&hold),
+        ..situation(&wanted, live, &plain, &owner)
     };
-    assert_eq!(next(&gone), Step::Hold(until));
-    assert!(matches!(next(&Situation { now: until, ..gone }), Step::Create(_)));
+    // Theirs, or deleted by them.
+    assert_eq!(next(&now(Live::Found(&theirs))), Step::Done(contested.clone()));
+    assert_eq!(next(&now(Live::Absent)), Step::Done(contested.clone()));
+    // Ours for a moment.
+    assert_eq!(next(&now(Live::Found(&ours))), Step::Nothing);
+    assert_eq!(settle(&now(Live::Found(&ours)), &Step::Nothing, Ok(&ours)), contested);
+    assert!(contested.is_contested() && !contested.is_applied());
+    // Afterwards it is written again, and counts.
+    let later = |live| situation(&wanted, live, &plain, &owner);
+    assert!(matches!(next(&later(Live::Found(&theirs))), Step::Patch(_)));
+    assert!(matches!(next(&later(Live::Absent)), Step::Create(_)));
+    assert_eq!(
+        settle(&later(Live::Found(&ours)), &Step::Nothing, Ok(&ours)),
+        Verdict::Applied(None)
+    );
 }
 
 #[test]

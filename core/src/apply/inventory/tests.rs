@@ -30,6 +30,7 @@ fn bad(kind: &str, name: &str, failure: ApplyFailure) -> Manifest {
 
 fn attempt(generation: i64) -> Attempt {
     Attempt {
+        at: None,
         work_uid: "w".into(),
         generation,
         spec_digest: "d".into(),
@@ -203,4 +204,18 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn namesakes_are_found_whatever_their_kind() {
+    let manifests = [
+        good("Deployment", "web"),
+        good("Service", "web"),
+        good("Service", "other"),
+        bad("Gone", "web", ApplyFailure::UnknownKind { error: String::new() }),
+    ];
+    let found = Inventory::namesakes(&[id("Ingress", "web")], &manifests);
+    let kinds: Vec<&str> = found.iter().map(|manifest| &*manifest.id.kind).collect();
+    assert_eq!(kinds, ["Deployment", "Service", "Gone"]);
+    assert!(Inventory::namesakes(&[], &manifests).is_empty());
 }

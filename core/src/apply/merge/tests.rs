@@ -182,6 +182,28 @@ fn a_plain_merge_keeps_other_owners_under_a_lock() {
     assert!(!labels.locked);
 }
 
+#[test]
+fn finalizers_that_leave_the_manifest_go_and_those_of_others_stay() {
+    let base = json!({"metadata": {"finalizers": ["ours", "gone"]}}).to_string();
+    let live = json!({"metadata": {"finalizers": ["theirs", "ours"]}});
+    let plain = create(&base, &json!({"metadata": {}}), &live, None).unwrap().unwrap();
+    assert!(plain.locked);
+    assert_eq!(plain.body, json!({"metadata": {"finalizers": ["theirs"]}}));
+    let strategic = create(&base, &json!({"metadata": {}}), &live, Some(&made_up_rules()))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        strategic.body,
+        json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["ours"]}})
+    );
+    // Nobody else's is left.
+    let live = json!({"metadata": {"finalizers": ["ours"]}});
+    let last = create(&base, &json!({"metadata": {}}), &live, None).unwrap().unwrap();
+    assert_eq!(last.body, json!({"metadata": {"finalizers": null}}));
+    // What was never ours is never touched.
+    assert_eq!(create("{}", &json!({"metadata": {}}), &live, None).unwrap(), None);
+}
+
 /// Rules for made-up objects: `k` lists by name with nested ones, `s` sets, `u` unions, `r` replaced maps.
 fn made_up_rules() -> Rules {
     let document = json!({"components": {"schemas": {"T": {

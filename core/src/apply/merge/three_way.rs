@@ -28,8 +28,15 @@ fn fields(base: &Fields, manifest: &Fields, live: &Fields, rules: &Rules) -> Fie
     if rules.retain_keys {
         merged.retain(|key, _| manifest.get(key).is_some_and(|value| !value.is_null()));
     }
-    for key in base.keys().filter(|key| !manifest.contains_key(*key)) {
-        merged.remove(key);
+    for (key, before) in base.iter().filter(|(key, _)| !manifest.contains_key(*key)) {
+        // Of a set, such as finalizers, only what the base had: the rest is others'.
+        let others = match (&rules.field(key).list, before, merged.remove(key)) {
+            (ListRule::Set, Value::Array(before), Some(Value::Array(live))) => set(before, &[], &live),
+            _ => Vec::new(),
+        };
+        if !others.is_empty() {
+            merged.insert(key.clone(), Value::Array(others));
+        }
     }
     for (key, wanted) in manifest {
         if wanted.is_null() {

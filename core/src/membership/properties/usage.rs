@@ -138,22 +138,6 @@ impl Usage {
         self.set_pod(key, None);
     }
 
-    /// Forgets what a new listing of all nodes does not contain.
-    pub fn retain_nodes(&mut self, listed: impl Fn(&str) -> bool) {
-        let gone: Vec<Box<str>> = self.nodes.keys().filter(|n| !listed(n)).cloned().collect();
-        for name in gone {
-            self.remove_node(&name);
-        }
-    }
-
-    /// Forgets what a new listing of all pods does not contain.
-    pub fn retain_pods(&mut self, listed: impl Fn(&str) -> bool) {
-        let gone: Vec<Box<str>> = self.pods.keys().filter(|p| !listed(p)).cloned().collect();
-        for key in gone {
-            self.remove_pod(&key);
-        }
-    }
-
     /// How many nodes, in any state.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
@@ -297,8 +281,12 @@ mod tests {
                 );
             }
         }
-        usage.retain_nodes(|_| false);
-        usage.retain_pods(|_| false);
+        for node in usage.nodes.keys().cloned().collect::<Vec<_>>() {
+            usage.remove_node(&node);
+        }
+        for pod in usage.pods.keys().cloned().collect::<Vec<_>>() {
+            usage.remove_pod(&pod);
+        }
         assert_eq!(usage.capacity(), Amounts::ZERO);
         assert_eq!(usage.requested().memory.to_string(), "0");
         assert!(usage.skus().is_empty());

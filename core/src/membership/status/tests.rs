@@ -1,4 +1,4 @@
-use fleet_api::cluster::PropertyValue;
+use fleet_api::cluster::{AgentStatus, PropertyValue};
 use jiff::SignedDuration;
 
 use super::super::fixtures::{Fixture as _, agent, at, condition, internal, member};
@@ -209,31 +209,18 @@ fn a_lost_heartbeat_is_one_event_and_so_is_its_return() {
 }
 
 #[test]
-fn heartbeats_alone_are_told_apart_from_content() {
-    let a = judge(
-        &member("c1"),
-        Some(&internal("c1", "i").reporting(speaking(1, "True"))),
-        None,
-        None,
-        &SETTINGS,
-        at(9),
-    );
-    let b = judge(
-        &member("c1"),
-        Some(&internal("c1", "i").reporting(speaking(2, "True"))),
-        None,
-        None,
-        &SETTINGS,
-        at(9),
-    );
-    let c = judge(
-        &member("c1"),
-        Some(&internal("c1", "i").reporting(speaking(2, "False"))),
-        None,
-        None,
-        &SETTINGS,
-        at(9),
-    );
-    assert!(only_heartbeats_differ(&a.status, &b.status));
-    assert!(!only_heartbeats_differ(&b.status, &c.status));
+fn a_heartbeat_from_the_future_is_overwritten_and_its_silence_is_noticed() {
+    let imc = internal("c1", "i1").reporting(speaking(5_000, "True"));
+    let judged = judge(&member("c1"), Some(&imc), Some("i1"), None, &SETTINGS, at(1_000));
+    let stamp = |status: &MemberClusterStatus| status.agent_status[0].last_received_heartbeat.clone();
+    assert_eq!(stamp(&judged.status), Some(Time(at(1_000))), "silence begins now");
+    let mut mc = member("c1");
+    mc.status = Some(judged.status);
+    let later = judge(&mc, Some(&imc), Some("i1"), None, &SETTINGS, at(1_060));
+    assert_eq!(stamp(&later.status), Some(Time(at(1_000))), "and stays where it began");
+    let lost = judge(&mc, Some(&imc), Some("i1"), None, &SETTINGS, at(1_121));
+    assert_eq!(find(&lost.status.conditions, "Healthy").unwrap().status, "Unknown");
+    let slightly = internal("c1", "i1").reporting(speaking(1_020, "True"));
+    let judged = judge(&member("c1"), Some(&slightly), Some("i1"), None, &SETTINGS, at(1_000));
+    assert_eq!(stamp(&judged.status), Some(Time(at(1_020))), "clocks differ a little");
 }

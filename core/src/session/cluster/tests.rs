@@ -1,8 +1,8 @@
 use super::*;
 use crate::membership::fixtures::{Fixture as _, agent, at, internal};
 
-fn said(type_: &str, status: Status) -> Said {
-    Said {
+fn said(type_: &str, status: Status) -> ReportedCondition {
+    ReportedCondition {
         type_: type_.into(),
         status,
         reason: "R".into(),

@@ -1,7 +1,8 @@
 use std::fmt::Write as _;
 
 use fleet_api::conditions::Status;
-use fleet_api::placement::{PatchDetail, ReportBackStrategy, WorkResourceIdentifier};
+use fleet_api::placement::{PatchDetail, ReportBackStrategy, ReportBackStrategyType, Work, WorkResourceIdentifier};
+use fleet_api::raw::RawJson;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -36,8 +37,8 @@ fn id(ordinal: i64, name: &str) -> WorkResourceIdentifier {
     }
 }
 
-fn said(type_: &str, status: Status) -> Said {
-    Said {
+fn said(type_: &str, status: Status) -> ReportedCondition {
+    ReportedCondition {
         type_: type_.into(),
         status,
         reason: "R".into(),
@@ -58,12 +59,33 @@ fn entry(ordinal: i64, name: &str, status: Status) -> ManifestReport {
 fn report(generation: i64, manifests: Vec<ManifestReport>) -> WorkReport {
     let conditions = vec![said("Applied", Status::True)];
     WorkReport {
-        uid: "u".into(),
-        generation,
+        work: WorkRef {
+            name: "w".into(),
+            uid: "u".into(),
+        },
+        observed_generation: generation,
         phase: Phase::Result,
         conditions,
         manifests,
     }
+}
+
+/// [`super::persist`], with what the hub keeps of the Work.
+fn persist(work: Option<&Work>, report: &WorkReport, live: bool, now: Timestamp) -> Decision<WorkStatus> {
+    let Some(work) = work else {
+        return super::persist(None, report, live, now);
+    };
+    let texts = work.spec.workload.manifests.iter().map(RawJson::as_str);
+    let manifests: Vec<ManifestIdentity> = texts.map(ManifestIdentity::of).collect();
+    let strategy = work.spec.report_back_strategy.as_ref();
+    let stored = StoredWork {
+        metadata: &work.metadata,
+        manifests: &manifests,
+        spec_bytes: count(&work.spec),
+        mirror: strategy.is_some_and(|strategy| strategy.type_ == ReportBackStrategyType::Mirror),
+        status: work.status.clone(),
+    };
+    super::persist(Some(&stored), report, live, now)
 }
 
 fn store(work: &mut Work, report: &WorkReport, now: i64) -> Option<Outcome> {
@@ -92,8 +114,13 @@ fn only_a_report_about_this_very_work_and_generation_is_stored() {
     assert_eq!(outcome(None, &fine, true), Some(Outcome::Gone));
     assert_eq!(outcome(None, &fine, false), None, "the cache may be behind");
     assert_eq!(
-        outcome(Some(&work), &report(2, vec![]), false),
+        outcome(Some(&work), &report(2, vec![]), true),
         Some(Outcome::Superseded)
+    );
+    assert_eq!(
+        outcome(Some(&work), &report(2, vec![]), false),
+        None,
+        "the cache may be ahead of a hub that went back in time"
     );
     assert_eq!(
         outcome(Some(&work), &report(4, vec![]), false),
@@ -102,7 +129,10 @@ fn only_a_report_about_this_very_work_and_generation_is_stored() {
     );
     assert_eq!(outcome(Some(&work), &report(4, vec![]), true), Some(Outcome::Invalid));
     let foreign = WorkReport {
-        uid: "old".into(),
+        work: WorkRef {
+            name: "w".into(),
+            uid: "old".into(),
+        },
         ..fine
     };
     assert_eq!(outcome(Some(&work), &foreign, true), Some(Outcome::UidMismatch));

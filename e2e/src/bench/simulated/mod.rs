@@ -12,19 +12,23 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
+use fleet_api::cluster::{PropertyValue, ResourceUsage};
+use fleet_api::conditions::Status;
 use fleet_api::{annotations, conditions};
+use fleet_core::session::Outcome;
 use fleet_core::session::backoff::Backoff;
-use fleet_proto::convert::{
-    Hello, HubMessage, MemberMessage, Outcome, Properties, PropertyValue, ResourceUsage, Status,
-};
+use fleet_core::session::cluster::PropertiesReport;
+use fleet_proto::convert::{Hello, HubMessage, MemberMessage};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -35,9 +39,14 @@ use crate::agents::NAMESPACE;
 use crate::members::last_beat;
 use crate::scripted_member::{Address, ScriptedMember, condition, hello};
 
-const ACCOUNT: &str = "simulated-members";
+/// Their identity.
+pub(super) const ACCOUNT: &str = "simulated-members";
 /// The label by which placements find them.
-pub const LABEL: &str = "simulated";
+const LABEL: &str = "simulated";
+/// Their names begin with that.
+const PREFIX: &str = "sim-";
+/// The stages of update runs that they are in, one after the other.
+pub const STAGES: [&str; 3] = ["first", "second", "third"];
 /// MemberClusters created at once.
 const CREATES: usize = 16;
 /// Connecting, with a hub agent that is busy with a thousand others.
@@ -99,6 +108,9 @@ impl Board {
 
     /// The watch shows a MemberCluster.
     fn shows(&self, mc: &MemberCluster) {
+        if !mc.name_any().starts_with(PREFIX) {
+            return;
+        }
         let (now, mut seen) = (now(), self.seen());
         let generation = mc.metadata.generation.unwrap_or_default();
         let joined = mc
@@ -129,6 +141,14 @@ impl Board {
     /// Members that the hub calls joined.
     pub fn joined(&self) -> usize {
         self.seen().members.values().filter(|seat| seat.joined).count()
+    }
+
+    /// Forgets what has been collected, and beats that are on their way.
+    pub fn clear(&self) {
+        self.take();
+        for seat in self.seen().members.values_mut() {
+            seat.sent = None;
+        }
     }
 
     /// Takes what has been collected: delays from sending a beat until a watcher of MemberClusters saw it, in seconds and
@@ -176,6 +196,11 @@ impl Members {
         })
     }
 
+    /// The token of their identity.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// What is known of them.
     pub fn board(&self) -> &Board {
         &self.board
@@ -209,7 +234,8 @@ impl Members {
         let identity = json!({"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE});
         let spec = json!({"identity": identity, "heartbeatPeriodSeconds": HEARTBEAT.as_secs()});
         stream::iter(range.map(|n| {
-            let metadata = json!({"name": format!("sim-{n:05}"), "labels": {LABEL: "yes"}});
+            let labels = json!({LABEL: "yes", super::runs::STAGE: STAGES[n % STAGES.len()]});
+            let metadata = json!({"name": format!("{PREFIX}{n:05}"), "labels": labels});
             let object = json!({"metadata": metadata, "spec": spec.clone()});
             let api = api.clone();
             async move {
@@ -237,9 +263,10 @@ impl Members {
             let Some(Ok(imc)) = objects.next().await else { continue };
             let Some(address) = address(&imc) else { continue };
             let name = imc.name_any();
-            if !self
-                .board
-                .seat(&name, |seat| std::mem::replace(&mut seat.spawned, true))
+            if name.starts_with(PREFIX)
+                && !self
+                    .board
+                    .seat(&name, |seat| std::mem::replace(&mut seat.spawned, true))
             {
                 spawned += 1;
                 let member = Member {
@@ -259,7 +286,16 @@ impl Members {
     }
 }
 
-fn address(imc: &InternalMemberCluster) -> Option<Address> {
+/// A policy that picks all of them.
+pub fn everywhere() -> Value {
+    let term = json!({"labelSelector": {"matchLabels": {LABEL: "yes"}}});
+    let required = json!({"clusterSelectorTerms": [term]});
+    let affinity = json!({"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+    json!({"placementType": "PickAll", "affinity": affinity})
+}
+
+/// Where the hub says that the channel is.
+pub(super) fn address(imc: &InternalMemberCluster) -> Option<Address> {
     let annotations = imc.metadata.annotations.as_ref()?;
     let ca = STANDARD.decode(annotations.get(annotations::CHANNEL_CA)?).ok()?;
     Some(Address {
@@ -354,11 +390,6 @@ impl Member {
                 tokio::select! {
                     message = member.next() => match message? {
                         Some(HubMessage::Reject(reject)) => return Ok(Duration::from_millis(reject.retry_after_ms)),
-                        Some(HubMessage::Resend { works, .. }) => {
-                            for report in self.works.reports(name, &works) {
-                                member.say(report).await;
-                            }
-                        }
                         None => return Ok(Duration::ZERO),
                         Some(_) => {}
                     },
@@ -378,13 +409,21 @@ impl Member {
 
 /// Of the size that a real member's are.
 fn properties(member: &ScriptedMember) -> MemberMessage {
-    let observed_at = now();
+    let observed_at = Time(now());
     let property = |name: &str, value: &str| {
         let value = value.to_owned();
-        (name.to_owned(), PropertyValue { value, observed_at })
+        (
+            name.to_owned(),
+            PropertyValue {
+                value,
+                observation_time: observed_at.clone(),
+            },
+        )
     };
     let sums = |cpu: &str, memory: &str| {
-        BTreeMap::from([("cpu", cpu), ("memory", memory), ("pods", "330")].map(|(k, v)| (k.to_owned(), v.to_owned())))
+        BTreeMap::from(
+            [("cpu", cpu), ("memory", memory), ("pods", "330")].map(|(k, v)| (k.to_owned(), Quantity(v.to_owned()))),
+        )
     };
     let namespaces = [
         "default",
@@ -393,7 +432,7 @@ fn properties(member: &ScriptedMember) -> MemberMessage {
         "kube-system",
         "fleet-system",
     ];
-    MemberMessage::Properties(Properties {
+    MemberMessage::Properties(PropertiesReport {
         imc_uid: member.imc_uid.clone(),
         imc_generation: member.imc_generation,
         properties: [
@@ -405,7 +444,7 @@ fn properties(member: &ScriptedMember) -> MemberMessage {
             capacity: sums("24", "96Gi"),
             allocatable: sums("24", "96Gi"),
             available: sums("20", "90Gi"),
-            observed_at,
+            observation_time: Some(observed_at.clone()),
         }),
         namespaces: Some(namespaces.map(|name| (name.to_owned(), String::new())).into()),
         conditions: vec![condition(

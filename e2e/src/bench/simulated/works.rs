@@ -4,13 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fleet_api::conditions;
+use fleet_api::conditions::Status;
 use fleet_api::placement::Work;
+use fleet_api::placement::WorkResourceIdentifier;
 use fleet_api::raw::RawJson;
 use fleet_core::selection::ObjectId;
+use fleet_core::session::WorkRef;
+use fleet_core::session::condition::ReportedCondition;
+use fleet_core::session::digest::KnownWork;
 use fleet_core::session::digest::digest;
-use fleet_proto::convert::{
-    Condition, KnownWork, ManifestEntry, ManifestIdentifier, MemberMessage, Phase, Status, WorkRef, WorkStatus,
-};
+use fleet_core::session::merge::ManifestReport;
+use fleet_core::session::work::{Phase, WorkReport};
+use fleet_proto::convert::MemberMessage;
 use futures::StreamExt as _;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -115,7 +120,7 @@ fn known(work: &Work) -> KnownWork {
         name,
         uid,
         generation: work.metadata.generation.unwrap_or_default(),
-        status_digest: status_digest.unwrap_or_default().into(),
+        status_digest: status_digest.unwrap_or_default(),
     }
 }
 
@@ -123,30 +128,29 @@ fn known(work: &Work) -> KnownWork {
 fn status(work: &Work) -> MemberMessage {
     let observed_generation = work.metadata.generation.unwrap_or_default();
     let manifests = work.spec.workload.manifests.iter().enumerate();
-    MemberMessage::WorkStatus(WorkStatus {
+    MemberMessage::WorkStatus(WorkReport {
         work: reference(work),
         observed_generation,
         phase: Phase::Result,
         conditions: both("AllManifestsApplied", "AllManifestsAvailable"),
         manifests: manifests
-            .map(|(i, manifest)| ManifestEntry {
+            .map(|(i, manifest)| ManifestReport {
                 identifier: identifier(i, manifest),
                 conditions: both("Applied", "Available"),
-                drift: None,
-                diff: None,
+                details: None,
                 mirrored: None,
             })
             .collect(),
     })
 }
 
-fn both(applied: &str, available: &str) -> Vec<Condition> {
+fn both(applied: &str, available: &str) -> Vec<ReportedCondition> {
     [("Applied", applied), ("Available", available)]
         .map(|(type_, reason)| condition(type_, Status::True, reason))
         .into()
 }
 
-fn identifier(ordinal: usize, manifest: &RawJson) -> ManifestIdentifier {
+fn identifier(ordinal: usize, manifest: &RawJson) -> WorkResourceIdentifier {
     let ObjectId {
         group,
         version,
@@ -154,8 +158,8 @@ fn identifier(ordinal: usize, manifest: &RawJson) -> ManifestIdentifier {
         namespace,
         name,
     } = ObjectId::of(manifest).unwrap_or_default();
-    ManifestIdentifier {
-        ordinal: u32::try_from(ordinal).unwrap_or(u32::MAX),
+    WorkResourceIdentifier {
+        ordinal: i64::try_from(ordinal).unwrap_or(i64::MAX),
         group,
         version,
         resource: format!("{}s", kind.to_lowercase()),

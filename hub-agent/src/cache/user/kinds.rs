@@ -12,14 +12,13 @@ use fleet_runtime::{
     logs,
 };
 use kube::{
-    Api, Client, Resource,
-    core::{ApiResource, ClusterResourceScope, ObjectMeta},
+    Api, Client,
+    core::ApiResource,
     discovery::{Discovery, Scope, verbs},
 };
-use serde::{Deserialize, de::IgnoredAny};
 use tokio::{select, time::sleep};
 
-use super::{UserResources, settled};
+use super::{UserResources, watches::settled};
 
 /// A new CRD shows up in several changes, and in what the hub says it serves a moment after it is established.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -155,136 +154,6 @@ impl Kinds {
     }
 }
 
-/// A CustomResourceDefinition, as far as it matters here.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Definition {
-    #[serde(default)]
-    metadata: ObjectMeta,
-    spec: DefinitionSpec,
-    #[serde(default)]
-    status: DefinitionStatus,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct DefinitionSpec {
-    group: String,
-    names: Names,
-    versions: Vec<Version>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Names {
-    kind: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Version {
-    name: String,
-    served: bool,
-    #[serde(default)]
-    subresources: Option<Subresources>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Subresources {
-    #[serde(default)]
-    status: Option<IgnoredAny>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct DefinitionStatus {
-    #[serde(default)]
-    conditions: Vec<Said>,
-}
-
-/// A condition; a definition's may lack what others have.
-#[derive(Clone, Debug, Deserialize)]
-struct Said {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-}
-
-impl Definition {
-    /// What the hub serves because of it, and whether with a status of its own.
-    fn kinds(&self) -> Vec<(Gvk, bool)> {
-        let established = |condition: &Said| condition.type_ == "Established" && condition.status == "True";
-        if self.metadata.deletion_timestamp.is_some() || !self.status.conditions.iter().any(established) {
-            return Vec::new();
-        }
-        let DefinitionSpec { group, names, versions } = &self.spec;
-        let served = versions.iter().filter(|version| version.served);
-        served
-            .map(|version| {
-                let has_status = version
-                    .subresources
-                    .as_ref()
-                    .is_some_and(|parts| parts.status.is_some());
-                (Gvk::new(group, &version.name, &names.kind), has_status)
-            })
-            .collect()
-    }
-}
-
-/// An APIService: whenever one changes, the hub may serve other kinds.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Service {
-    #[serde(default)]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: ServiceSpec,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct ServiceSpec {
-    #[serde(default)]
-    group: String,
-    /// Who serves it; nobody for what the API server serves itself.
-    #[serde(default)]
-    service: Option<IgnoredAny>,
-}
-
-macro_rules! resource {
-    ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal) => {
-        impl Resource for $name {
-            type DynamicType = ();
-            type Scope = ClusterResourceScope;
-
-            fn kind((): &()) -> std::borrow::Cow<'_, str> {
-                $kind.into()
-            }
-
-            fn group((): &()) -> std::borrow::Cow<'_, str> {
-                $group.into()
-            }
-
-            fn version((): &()) -> std::borrow::Cow<'_, str> {
-                $version.into()
-            }
-
-            fn plural((): &()) -> std::borrow::Cow<'_, str> {
-                $plural.into()
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-resource!(
-    Definition,
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions"
-);
-resource!(Service, "apiregistration.k8s.io", "v1", "APIService", "apiservices");
-
 impl UserResources {
     /// Whether the hub says of all of these that it serves them, with or without a status of their own.
     fn serves_as_defined(&self, expected: impl IntoIterator<Item = (Gvk, bool)>) -> bool {
@@ -336,8 +205,8 @@ impl UserResources {
         let watches = async {
             let (all, every) = (Api::all(client.clone()), Api::all(client.clone()));
             tokio::join!(
-                definitions.clone().watch(all, Selection::default(), plain),
-                services.clone().watch(every, Selection::default(), plain),
+                definitions.clone().watch(all, Selection::all(&self.0.era), plain),
+                services.clone().watch(every, Selection::all(&self.0.era), plain),
             )
         };
         let follow = async {
@@ -370,7 +239,7 @@ impl UserResources {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::definitions::Definition, *};
 
     #[test]
     fn a_definition_is_served_once_it_is_established() {
@@ -399,6 +268,10 @@ mod tests {
             assert_eq!(make("True", subresources).kinds(), [(widget(), has_status)]);
         }
         assert!(make("False", json!(null)).kinds().is_empty());
+        let mut new = json!({ "group": "example.com", "names": { "kind": "Widget" }, "versions": [] });
+        new = json!({ "spec": new, "status": { "conditions": null, "storedVersions": ["v1"] } });
+        let new: Definition = serde_json::from_value(new).unwrap();
+        assert!(new.kinds().is_empty(), "as the first event shows it");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! An object of any kind, without its content.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use fleet_core::selection::{Object, ObjectId};
 use kube::{
@@ -20,6 +23,11 @@ pub(super) struct Light {
     /// Of a Secret its type, for which it is watched as a whole.
     #[serde(default, rename = "type")]
     type_: Option<Value>,
+    /// Of annotations and finalizers: only a change of them matters, and a tenant may write 256 KiB of them to each object.
+    #[serde(skip)]
+    words: u64,
+    #[serde(skip)]
+    owned: bool,
 }
 
 impl Light {
@@ -30,12 +38,20 @@ impl Light {
     #[expect(clippy::unnecessary_wraps, reason = "what a watch asks for")]
     pub(super) fn of(object: PartialObjectMeta<Self>) -> Result<Self, String> {
         let metadata = object.metadata;
-        Ok(Self { metadata, type_: None })
+        Ok(Self {
+            metadata,
+            ..Self::default()
+        })
     }
 
     /// Leaves out what nobody asks for.
     pub(super) fn prune(&mut self) {
-        self.metadata.managed_fields = None;
+        let m = &mut self.metadata;
+        m.managed_fields = None;
+        let mut words = DefaultHasher::new();
+        (m.annotations.take(), m.finalizers.take()).hash(&mut words);
+        self.words = words.finish();
+        self.owned = m.owner_references.take().is_some_and(|list| !list.is_empty());
         if !matches!(self.type_, Some(Value::String(_))) {
             self.type_ = None;
         }
@@ -54,11 +70,7 @@ impl Light {
             },
             labels: self.metadata.labels.clone().unwrap_or_default(),
             deleting: self.metadata.deletion_timestamp.is_some(),
-            owned: self
-                .metadata
-                .owner_references
-                .as_ref()
-                .is_some_and(|list| !list.is_empty()),
+            owned: self.owned,
             secret_type: secret_type.unwrap_or_default().to_owned(),
         }
     }
@@ -69,14 +81,12 @@ impl Light {
         let m = &self.metadata;
         let counts = m.generation.is_some() && !gvk.has_constant_generation();
         let version = (!counts).then(|| m.resource_version.clone());
-        let words = (m.labels.clone(), m.annotations.clone(), m.finalizers.clone());
-        let owned = m.owner_references.as_ref().is_some_and(|list| !list.is_empty());
         (
             m.uid.clone(),
             m.generation,
             version,
-            words,
-            owned,
+            (m.labels.clone(), self.words),
+            self.owned,
             m.deletion_timestamp.is_some(),
         )
     }
@@ -123,7 +133,11 @@ mod tests {
 
     #[test]
     fn what_is_placed_counts_and_status_does_not() {
-        let light = |metadata: Value| -> Light { serde_json::from_value(json!({ "metadata": metadata })).unwrap() };
+        let light = |metadata: Value| {
+            let mut light: Light = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            light.prune();
+            light
+        };
         let base = json!({ "name": "a", "uid": "u", "generation": 1, "resourceVersion": "1" });
         let with = |field: &str, value: Value| {
             let mut other = base.clone();
@@ -151,5 +165,25 @@ mod tests {
             let differs = before.content(gvk) != after.content(gvk);
             assert_eq!(differs, matters, "{} {field}", gvk.kind);
         }
+    }
+
+    #[test]
+    fn what_only_has_to_be_told_apart_is_not_kept() {
+        let owner = json!({ "apiVersion": "v1", "kind": "K", "name": "n", "uid": "u" });
+        let mut light: Light = serde_json::from_value(json!({ "metadata": {
+            "name": "a", "annotations": { "a": "b" }, "finalizers": ["a/b"], "ownerReferences": [owner],
+            "managedFields": [{ "manager": "kubectl" }],
+        } }))
+        .unwrap();
+        light.prune();
+        assert!(light.object(&Gvk::namespace()).owned);
+        let name = Some("a".to_owned());
+        assert_eq!(
+            light.metadata,
+            ObjectMeta {
+                name,
+                ..ObjectMeta::default()
+            }
+        );
     }
 }

@@ -5,10 +5,14 @@
 //! [`UserResources::listen`] tells which objects changed, and which placements name kinds that came or went.
 
 mod content;
+mod definitions;
 mod kinds;
 mod light;
 mod place;
+#[cfg(test)]
+mod tests;
 mod view;
+mod watches;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,25 +23,26 @@ use std::{
 use fleet_api::{
     names::Scope,
     placement::{ResourceSelector, SelectionScope},
-    raw::RawJson,
 };
 use fleet_core::selection::{self, KindInfo, Object, ObjectId, apis::Apis};
 use fleet_runtime::{
     Key,
-    cache::{self, Index, Store},
+    cache::{Era, Store},
 };
-use kube::{Api, Client, Resource};
+use kube::Client;
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, timeout},
 };
 
 use self::{
-    content::Texts,
-    kinds::{Definition, Gvk, Kinds, Served, Service, Unheard},
+    content::Versions,
+    definitions::{Definition, Service},
+    kinds::{Gvk, Kinds, Unheard},
     light::Light,
+    watches::{Watched, settled},
 };
 pub(crate) use self::{place::Place, view::View};
 
@@ -45,8 +50,9 @@ pub(crate) use self::{place::Place, view::View};
 const SYNC_WAIT: Duration = Duration::from_secs(10);
 /// How often an unknown kind may make us ask which kinds there are, until the watch of CRDs has told.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(2);
-/// How long a kind that no placement asks for stays watched: a placement that is made again soon need not list it anew.
-const LINGER: Duration = Duration::from_mins(5);
+
+/// Changes that wait for a listener.
+const TOUCHED_MAX: usize = 256;
 
 /// A placement of either scope.
 pub(crate) type Owner = (Scope, Key);
@@ -66,6 +72,7 @@ pub(crate) struct UserResources(Arc<Inner>);
 
 struct Inner {
     client: Client,
+    era: Era,
     apis: Apis,
     kinds: RwLock<Arc<Kinds>>,
     /// What should be served: kinds that are defined, and those of other API servers.
@@ -75,8 +82,8 @@ struct Inner {
     asked: Mutex<Option<Instant>>,
     needs: Mutex<HashMap<Owner, Needs>>,
     watched: Mutex<HashMap<Gvk, Watched>>,
-    texts: Mutex<HashMap<Owner, Texts>>,
-    listeners: Mutex<Vec<mpsc::UnboundedSender<Touched>>>,
+    versions: Mutex<HashMap<Owner, Arc<Versions>>>,
+    listeners: Mutex<Vec<mpsc::Sender<Touched>>>,
     sweeps: Mutex<JoinSet<()>>,
 }
 
@@ -108,40 +115,11 @@ impl Needs {
     }
 }
 
-#[derive(Clone)]
-struct Watched {
-    store: Store<Light>,
-    by_namespace: Index<Light, String>,
-    /// Since when no placement has asked for it.
-    unused: Option<Instant>,
-    /// The watch ends with the last of these.
-    _tasks: Arc<JoinSet<()>>,
-}
-
-/// Waits until all objects are known, or it is known why not.
-async fn settled<K: Resource + Send + Sync + 'static>(store: &Store<K>) {
-    let mut state = store.state();
-    let fails = state.wait_for(|state| matches!(state, cache::State::Failing { .. }));
-    tokio::select! {
-        () = store.synced() => {}
-        _ = fails => {}
-    }
-}
-
-impl Watched {
-    /// Why its objects are not known.
-    fn failure(&self) -> Option<String> {
-        match &*self.store.state().borrow() {
-            cache::State::Failing { message, .. } if !self.store.is_synced() => Some(message.clone()),
-            _ => None,
-        }
-    }
-}
-
 impl UserResources {
-    pub(crate) fn new(client: Client, apis: Apis) -> Self {
+    pub(crate) fn new(client: Client, era: Era, apis: Apis) -> Self {
         Self(Arc::new(Inner {
             client,
+            era,
             apis,
             kinds: RwLock::default(),
             definitions: Store::new("customresourcedefinitions"),
@@ -150,7 +128,7 @@ impl UserResources {
             asked: Mutex::default(),
             needs: Mutex::default(),
             watched: Mutex::default(),
-            texts: Mutex::default(),
+            versions: Mutex::default(),
             listeners: Mutex::default(),
             sweeps: Mutex::default(),
         }))
@@ -161,8 +139,8 @@ impl UserResources {
     }
 
     /// Every change of a watched kind, from now on.
-    pub(crate) fn listen(&self) -> mpsc::UnboundedReceiver<Touched> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+    pub(crate) fn listen(&self) -> mpsc::Receiver<Touched> {
+        let (sender, receiver) = mpsc::channel(TOUCHED_MAX);
         self.0.listeners.lock().push(sender);
         receiver
     }
@@ -219,7 +197,7 @@ impl UserResources {
             found.map(|(owner, _)| owner.clone()).collect()
         };
         for owner in owners {
-            self.0.tell(&Touched::Kinds(owner));
+            self.0.tell(&Touched::Kinds(owner)).await;
         }
         Ok(())
     }
@@ -273,97 +251,12 @@ impl UserResources {
         Some(found.object(&Gvk::namespace()))
     }
 
-    /// A placement that is gone asks for nothing any more.
-    pub(crate) fn release(&self, owner: &Owner) {
-        self.0.texts.lock().remove(owner);
-        if self.0.needs.lock().remove(owner).is_some() {
-            self.sweep();
-        }
+    fn versions(&self, owner: &Owner) -> Arc<Versions> {
+        self.0.versions.lock().get(owner).cloned().unwrap_or_default()
     }
 
-    /// Ends the watches that nobody has asked for in a while.
-    fn sweep(&self) {
-        let needed: BTreeSet<Gvk> = {
-            let (needs, kinds) = (self.0.needs.lock(), self.0.kinds.read());
-            let whole = needs.values().any(|needs| needs.whole).then_some(&kinds.namespaced);
-            let named = needs.values().flat_map(|needs| &needs.named);
-            named.chain(whole.into_iter().flatten()).cloned().collect()
-        };
-        let now = Instant::now();
-        let mut began = false;
-        self.0.watched.lock().retain(|gvk, watched| {
-            if needed.contains(gvk) {
-                watched.unused = None;
-                return true;
-            }
-            began |= watched.unused.is_none();
-            let since = *watched.unused.get_or_insert(now);
-            now.duration_since(since) < LINGER
-        });
-        if began {
-            let weak = Arc::downgrade(&self.0);
-            let mut sweeps = self.0.sweeps.lock();
-            while sweeps.try_join_next().is_some() {}
-            sweeps.spawn(async move {
-                sleep(LINGER).await;
-                if let Some(inner) = weak.upgrade() {
-                    Self(inner).sweep();
-                }
-            });
-        }
-    }
-
-    fn watch(&self, needed: &BTreeSet<Gvk>, kinds: &Kinds) -> BTreeMap<Gvk, Watched> {
-        let mut watched = self.0.watched.lock();
-        let mut found = BTreeMap::new();
-        for gvk in needed {
-            let Some(served) = kinds.served.get(gvk) else { continue };
-            let entry = watched
-                .entry(gvk.clone())
-                .or_insert_with(|| self.start(gvk.clone(), served));
-            entry.unused = None;
-            found.insert(gvk.clone(), entry.clone());
-        }
-        found
-    }
-
-    fn start(&self, gvk: Gvk, served: &Served) -> Watched {
-        let mut builder = Store::<Light>::builder("selected resources").prune(Light::prune);
-        let by_namespace = builder.index(|light: &Light| light.metadata.namespace.iter().cloned().collect());
-        let store = builder.build();
-        let mut tasks = JoinSet::new();
-        let api = Api::<Light>::all_with(self.client(), &served.api);
-        let (mirror, all) = (store.clone(), cache::Selection::default());
-        if gvk.is_secret() {
-            tasks.spawn(mirror.watch(api, all, cache::plain));
-        } else {
-            tasks.spawn(mirror.watch(cache::Metadata(api), all, Light::of));
-        }
-        let (inner, mut changes) = (Arc::downgrade(&self.0), store.subscribe());
-        tasks.spawn(async move {
-            loop {
-                let change = changes.next().await;
-                let Some(inner) = inner.upgrade() else { return };
-                if change.differs(|light| light.content(&gvk)) {
-                    let sides = change.old.iter().chain(&change.new);
-                    inner.tell(&Touched::Object(sides.map(|light| light.object(&gvk)).collect()));
-                }
-            }
-        });
-        Watched {
-            store,
-            by_namespace,
-            unused: None,
-            _tasks: Arc::new(tasks),
-        }
-    }
-
-    fn known_text(&self, owner: &Owner, object: &ObjectId) -> Option<(String, RawJson)> {
-        self.0.texts.lock().get(owner)?.get(object).cloned()
-    }
-
-    fn keep_texts(&self, owner: &Owner, texts: Texts) {
-        self.0.texts.lock().insert(owner.clone(), texts);
+    fn keep_versions(&self, owner: &Owner, versions: Versions) {
+        self.0.versions.lock().insert(owner.clone(), Arc::new(versions));
     }
 }
 
@@ -402,7 +295,7 @@ fn collect(
         };
         view.kinds.insert(gvk.clone(), info);
         let found = if served.cluster_scoped {
-            watched.store.all()
+            outside(selectors, gvk, &watched.store)
         } else {
             namespaces.iter().flat_map(|ns| watched.by_namespace.get(ns)).collect()
         };
@@ -413,11 +306,30 @@ fn collect(
 }
 
 impl Inner {
-    fn tell(&self, touched: &Touched) {
-        self.listeners
-            .lock()
-            .retain(|listener| listener.send(touched.clone()).is_ok());
+    /// Waits for listeners that are behind. What a watch shows meanwhile is summed up by object, so nothing piles up.
+    async fn tell(&self, touched: &Touched) {
+        let listeners = {
+            let mut all = self.listeners.lock();
+            all.retain(|listener| !listener.is_closed());
+            all.clone()
+        };
+        for listener in listeners {
+            let _ = listener.send(touched.clone()).await;
+        }
     }
+}
+
+/// Of a cluster-scoped kind what the selectors can be about: what they name, or if one goes by labels, everything.
+fn outside(selectors: &[ResourceSelector], gvk: &Gvk, store: &Store<Light>) -> Vec<Arc<Light>> {
+    let own = selectors
+        .iter()
+        .filter(|s| Gvk::new(&s.group, &s.version, &s.kind) == *gvk);
+    let names: Option<BTreeSet<&str>> = own
+        .map(|s| Some(s.name.as_str()).filter(|name| !name.is_empty()))
+        .collect();
+    let Some(names) = names else { return store.all() };
+    let keys = names.into_iter().map(Key::cluster);
+    keys.filter_map(|key| store.get(&key)).collect()
 }
 
 fn namespaces(selectors: &[ResourceSelector], watched: &BTreeMap<Gvk, Watched>) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_core::selection::ObjectId;
-use fleet_runtime::{Key, client::answered};
+use fleet_runtime::{Key, answer, client::is_not_found};
 use kube::{
     Resource as _,
     api::GetParams,
@@ -16,6 +16,9 @@ use super::{
     kinds::{Gvk, Served},
     light::Light,
 };
+
+/// No API server stores a larger object.
+const OBJECT_MAX: usize = 32 * 1024 * 1024;
 
 /// What requests about an object need to know.
 #[derive(Clone, Debug)]
@@ -57,9 +60,18 @@ impl UserResources {
         Some(Place { api, key, has_status })
     }
 
-    /// Whether objects of this kind have no namespace; none if the hub does not know the kind.
+    /// Whether objects of this kind have no namespace; none if the hub does not know the kind. By group and kind: a kind
+    /// has one scope, also in versions that the hub does not serve.
     pub(crate) fn is_cluster_scoped(&self, object: &ObjectId) -> Option<bool> {
-        self.served(&Gvk::of(object)).map(|served| served.cluster_scoped)
+        let kinds = self.0.kinds.read();
+        let of_group = kinds.served.range(Gvk::new(&object.group, "", "")..);
+        let mut versions = of_group
+            .take_while(|(gvk, _)| gvk.group == object.group)
+            .filter(|(gvk, _)| gvk.kind == object.kind)
+            .map(|(_, served)| served.cluster_scoped)
+            .peekable();
+        versions.peek()?;
+        Some(versions.any(|cluster_scoped| cluster_scoped))
     }
 
     /// The uid of an object, as the watch of its kind has it.
@@ -72,9 +84,11 @@ impl UserResources {
         let request = Request::new(place.path())
             .get(place.key.name(), &GetParams::default())
             .map_err(kube::Error::BuildRequest)?;
-        match answered(self.client().request::<Value>(request)).await {
-            Ok(value) => Ok(Some(value)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        match answer::read(&self.client(), request, OBJECT_MAX).await {
+            Ok(text) => serde_json::from_slice(text.bytes())
+                .map(Some)
+                .map_err(kube::Error::SerdeError),
+            Err(error) if is_not_found(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -82,7 +96,16 @@ impl UserResources {
     /// The version of an object, as the watch has it.
     pub(super) fn version(&self, object: &ObjectId, place: &Place) -> Option<String> {
         let light = self.light(&Gvk::of(object), &place.key)?;
-        light.metadata.resource_version.clone()
+        light
+            .metadata
+            .resource_version
+            .as_deref()
+            .map(|version| self.of_era(version))
+    }
+
+    /// A version that is told apart from the same one of a time before the hub was restored from a backup.
+    pub(super) fn of_era(&self, version: &str) -> String {
+        format!("{}/{version}", self.0.era.number())
     }
 
     fn light(&self, gvk: &Gvk, key: &Key) -> Option<Arc<Light>> {

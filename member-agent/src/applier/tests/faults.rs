@@ -4,12 +4,9 @@ use fleet_api::placement::{ApplyStrategy, WorkResourceIdentifier};
 use fleet_core::apply::{clean::ReservedKeys, owners::Owner};
 
 use super::super::{
-    held::Kept,
-    kinds::Kinds,
-    leftovers,
-    manifest::{Job, Tools, carry_out},
-    objects::Objects,
-    rules::MergeRules,
+    manifest::{Job, Tools, carry_out, rules::MergeRules},
+    member_api::{MemberApi, kinds::Gvk},
+    memory::ManifestMemory,
 };
 use super::*;
 
@@ -41,7 +38,7 @@ async fn waves_go_one_after_the_other_and_a_failure_holds_up_nobody() {
     stage.pass().await;
     let made: Vec<String> = stage
         .member
-        .writes()
+        .written()
         .into_iter()
         .filter(|w| w.starts_with("POST"))
         .collect();
@@ -58,8 +55,8 @@ async fn waves_go_one_after_the_other_and_a_failure_holds_up_nobody() {
     assert_eq!(stage.conditions(), [("Applied".to_owned(), Status::False)]);
 }
 
-fn deployments() -> super::super::kinds::Gvk {
-    super::super::kinds::Gvk {
+fn deployments() -> Gvk {
+    Gvk {
         group: "apps".to_owned(),
         version: "v1".to_owned(),
         kind: "Deployment".to_owned(),
@@ -73,8 +70,8 @@ async fn while_a_kind_cannot_be_looked_up_nothing_of_it_is_removed() {
     stage.show(1, &json!({}), &json!({}), &[web.clone(), config("c", &json!({}))]);
     stage.pass().await;
     // Discovery fails while the Work changes.
-    stage.applier.kinds.forget(&deployments());
-    stage.member.fail_next("GET", "/apis/apps/v1", 1, 503);
+    stage.applier.decoder.kinds.forget(&deployments());
+    stage.member.fail(Fault::new("/apis/apps/v1", 503).of("GET").times(1));
     stage.show(2, &json!({}), &json!({}), &[web, config("d", &json!({}))]);
     stage.pass().await;
     assert!(
@@ -99,7 +96,7 @@ async fn a_version_that_is_not_served_says_nothing_about_its_objects() {
     let path = "/apis/batch.example.com/v1/namespaces/app/jobs/j";
     assert!(stage.member.get(path).is_some());
     // It leaves the Work while nobody serves the kind.
-    stage.member.fail_next("GET", "/jobs/j", 1, 404);
+    stage.member.fail(Fault::new("/jobs/j", 404).of("GET").times(2));
     stage.show(2, &json!({}), &json!({}), &[config("c", &json!({}))]);
     stage.pass().await;
     assert!(stage.member.get(path).is_some(), "it could not be looked at");
@@ -110,11 +107,11 @@ async fn a_version_that_is_not_served_says_nothing_about_its_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn only_writes_that_change_something_are_a_fight() {
-    let member = FakeApi::default();
-    let (objects, rules) = (Objects::new(member.client()), MergeRules::new(member.client()));
+    let member = cluster();
+    let (api, rules) = (MemberApi::new(member.client()), MergeRules::new(member.client()));
     let work_exists = |_: &str| Ok(true);
     let tools = Tools {
-        objects: &objects,
+        objects: &api.objects,
         rules: &rules,
         work_exists: &work_exists,
         reserved: ReservedKeys::Hidden,
@@ -130,13 +127,12 @@ async fn only_writes_that_change_something_are_a_fight() {
         "name": "c",
     }));
     let id: WorkResourceIdentifier = id.unwrap();
-    let kinds = Kinds::new(member.client());
-    kinds.learn([leftovers::gvk(&id)]).await;
-    let round = async |before: Option<&Kept>| {
+    api.learn([&id]).await;
+    let round = async |before: Option<&ManifestMemory>| {
         let job = Job {
             id: &id,
             manifest: &manifest,
-            place: leftovers::place(&kinds, &id).unwrap(),
+            place: api.place(&id).unwrap(),
             strategy: &strategy,
             owner: &owner,
             generation: 1,
@@ -155,13 +151,13 @@ async fn only_writes_that_change_something_are_a_fight() {
     };
     for n in 0..6 {
         tamper("status", n);
-        done = round(Some(&done.kept)).await;
+        done = round(Some(&done.memory)).await;
         assert!(done.contested.is_none(), "a status is nobody's fight");
     }
     let mut contested = Vec::new();
     for n in 7..10 {
         tamper("data", n);
-        done = round(Some(&done.kept)).await;
+        done = round(Some(&done.memory)).await;
         contested.push(done.contested.is_some());
     }
     assert_eq!(contested, [false, false, true]);
@@ -182,7 +178,7 @@ async fn errors_that_pass_end_converged() {
     ] {
         let mut stage = Stage::new();
         stage.show(1, &json!({}), &json!({}), &[config("c", &json!({"a": "1"}))]);
-        stage.member.fail_next(method, path, times, code);
+        stage.member.fail(Fault::new(path, code).of(method).times(times));
         let mut rounds = 0;
         while let Err(error) = stage.applier.pass("w").await {
             rounds += 1;
@@ -198,7 +194,9 @@ async fn an_object_that_vanishes_under_a_patch_is_looked_at_again() {
     let mut stage = Stage::new();
     stage.show(1, &json!({}), &json!({}), &[config("c", &json!({"a": "1"}))]);
     stage.pass().await;
-    stage.member.fail_next("PATCH", &config_path("c"), 1, 404);
+    stage
+        .member
+        .fail(Fault::new(&config_path("c"), 404).of("PATCH").times(1));
     stage.show(2, &json!({}), &json!({}), &[config("c", &json!({"a": "2"}))]);
     stage.pass().await;
     assert_eq!(stage.member.get(&config_path("c")).unwrap()["data"]["a"], "2");
@@ -216,7 +214,9 @@ async fn a_leftover_that_cannot_be_removed_is_said_and_the_rest_goes_on() {
     );
     stage.pass().await;
     stage.said();
-    stage.member.fail_next("DELETE", &config_path("d"), 1, 403);
+    stage
+        .member
+        .fail(Fault::new(&config_path("d"), 403).of("DELETE").times(2));
     stage.show(2, &json!({}), &json!({}), &[config("c", &json!({"a": "2"}))]);
     stage.pass().await;
     assert_eq!(stage.member.get(&config_path("c")).unwrap()["data"]["a"], "2");
@@ -284,11 +284,60 @@ async fn an_object_that_somebody_keeps_changing_back_is_left_alone_for_a_while()
         _ => None,
     });
     assert!(event.unwrap().contains("rival"));
+    let status = |stage: &Stage| {
+        stage.said().into_iter().find_map(|message| match message {
+            MemberMessage::WorkStatus(status) => {
+                let applied = status.manifests[0].conditions[0].clone();
+                Some((status.conditions[0].status, applied.reason, applied.message))
+            }
+            _ => None,
+        })
+    };
     tamper(&stage);
     settle().await;
     stage.pass().await;
     assert_eq!(value(&stage), "2", "it is left alone");
+    assert_eq!(status(&stage), None, "it was said with the last overwrite");
+    // The next overwrite changes nothing about that.
+    let wait = async |stage: &Stage, secs: i64| {
+        tokio::time::advance(std::time::Duration::from_secs(secs.unsigned_abs())).await;
+        stage
+            .clock
+            .set(stage.clock.now() + jiff::SignedDuration::from_secs(secs));
+        stage.pass().await;
+    };
+    wait(&stage, 10).await;
+    assert_eq!(value(&stage), "1");
+    assert_eq!(status(&stage), None, "it is known");
+    // They give up: once it has stayed, it is applied.
+    wait(&stage, 20).await;
+    assert_eq!(status(&stage).unwrap().0, Status::True);
+    tamper(&stage);
+    settle().await;
+    stage.pass().await;
+    let (applied, reason, message) = status(&stage).unwrap();
+    assert_eq!((applied, &*reason), (Status::False, "ManifestApplyFailed"));
+    assert_eq!(
+        message,
+        "Failed to apply the manifest (error: failed to apply the manifest: rival keeps changing the object back on the \
+         member cluster; let only one of the two manage it)"
+    );
+    tamper(&stage);
+    settle().await;
+    stage.pass().await;
     stage.show(2, &json!({}), &json!({}), &[config("c", &json!({"a": "3"}))]);
     stage.pass().await;
     assert_eq!(value(&stage), "3", "a new generation is another matter");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminating_owner_is_waited_for() {
+    let mut stage = Stage::new();
+    let going = json!({"metadata": {
+        "name": "w", "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]},
+        "spec": {"workName": "w", "workNamespace": "fleet-member-east"}});
+    stage.member.put(OWNER, going);
+    stage.show(1, &json!({}), &json!({}), &[config("c", &json!({}))]);
+    stage.pass().await;
+    assert_eq!(stage.member.written(), Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-use fleet_proto::convert::{Outcome as Wire, WorkRef};
+use fleet_core::session::{Outcome, WorkRef};
 use fleet_runtime::metrics::Metrics;
 use jiff::Timestamp;
 
@@ -36,7 +36,7 @@ impl Scene {
     }
 
     /// Everything that is to be sent now, in short, answered like this.
-    fn answer(&mut self, outcome: Wire) -> Vec<String> {
+    fn answer(&mut self, outcome: Outcome) -> Vec<String> {
         let sent = self.sent();
         for (seq, message) in &sent {
             if !matches!(message, MemberMessage::Event(_)) {
@@ -47,7 +47,7 @@ impl Scene {
     }
 }
 
-fn ack(seq: u64, outcome: Wire) -> Ack {
+fn ack(seq: u64, outcome: Outcome) -> Ack {
     Ack {
         seq,
         work: None,
@@ -102,9 +102,9 @@ fn joining_is_said_once_and_announced_when_stored() {
     let mut scene = Scene::new();
     scene.reports.set_phase(joined("u", 1));
     scene.reports.set_health(Some(Healthy::Healthy));
-    assert_eq!(scene.answer(Wire::Persisted), ["u/1 Joined=True Healthy=True"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["u/1 Joined=True Healthy=True"]);
     assert_eq!(
-        scene.answer(Wire::Persisted),
+        scene.answer(Outcome::Persisted),
         ["InternalMemberClusterJoined", "InternalMemberClusterHealthy"]
     );
     scene.reports.set_phase(joined("u", 1));
@@ -112,8 +112,8 @@ fn joining_is_said_once_and_announced_when_stored() {
     assert!(scene.sent().is_empty(), "nothing is new");
 
     scene.reports.set_health(Some(Healthy::Unhealthy { code: 500 }));
-    assert_eq!(scene.answer(Wire::Persisted), ["u/1 Joined=True Healthy=False"]);
-    assert_eq!(scene.answer(Wire::Persisted), ["InternalMemberClusterUnhealthy"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["u/1 Joined=True Healthy=False"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["InternalMemberClusterUnhealthy"]);
     assert!(
         scene
             .metrics
@@ -123,7 +123,7 @@ fn joining_is_said_once_and_announced_when_stored() {
 
     // Another session: everything again, and no news for people.
     scene.reports.say_again();
-    assert_eq!(scene.answer(Wire::Unchanged), ["u/1 Joined=True Healthy=False"]);
+    assert_eq!(scene.answer(Outcome::Unchanged), ["u/1 Joined=True Healthy=False"]);
     assert!(scene.sent().is_empty());
 }
 
@@ -132,7 +132,7 @@ fn leaving_is_said_only_after_the_hub_has_released_the_works() {
     let mut scene = Scene::new();
     scene.reports.set_health(Some(Healthy::Healthy));
     scene.reports.set_phase(joined("u", 1));
-    scene.answer(Wire::Persisted);
+    scene.answer(Outcome::Persisted);
     scene.sent();
     let Phase::Stopped(imc) = stopped("u", 2) else {
         unreachable!()
@@ -140,17 +140,17 @@ fn leaving_is_said_only_after_the_hub_has_released_the_works() {
 
     scene.reports.set_phase(stopped("u", 2));
     assert_eq!(
-        scene.answer(Wire::NotDeleting),
+        scene.answer(Outcome::NotDeleting),
         ["u/2 stopped"],
         "the hub has not read its own write yet"
     );
     assert!(scene.sent().is_empty(), "a second later");
     scene.outgoing.disconnected();
-    assert_eq!(scene.answer(Wire::Persisted), ["u/2 stopped"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["u/2 stopped"]);
     assert!(!scene.reports.has_left(&imc));
-    assert_eq!(scene.answer(Wire::Persisted), ["u/2 Joined=False Healthy=True"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["u/2 Joined=False Healthy=True"]);
     assert!(scene.reports.has_left(&imc));
-    assert_eq!(scene.answer(Wire::Persisted), ["InternalMemberClusterLeft"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["InternalMemberClusterLeft"]);
     assert!(
         scene
             .metrics
@@ -160,13 +160,13 @@ fn leaving_is_said_only_after_the_hub_has_released_the_works() {
 
     // On every connection while the state is Leave, also after a restart.
     scene.reports.say_again();
-    assert_eq!(scene.answer(Wire::Unchanged), ["u/2 stopped"]);
-    assert_eq!(scene.answer(Wire::Unchanged), ["u/2 Joined=False Healthy=True"]);
+    assert_eq!(scene.answer(Outcome::Unchanged), ["u/2 stopped"]);
+    assert_eq!(scene.answer(Outcome::Unchanged), ["u/2 Joined=False Healthy=True"]);
 
     // The MemberCluster is created anew.
     scene.reports.set_phase(Phase::Idle);
     scene.reports.set_phase(joined("v", 1));
-    assert_eq!(scene.answer(Wire::Persisted), ["v/1 Joined=True Healthy=True"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["v/1 Joined=True Healthy=True"]);
     assert!(
         scene
             .metrics
@@ -179,21 +179,21 @@ fn leaving_is_said_only_after_the_hub_has_released_the_works() {
 fn a_hub_that_does_not_let_us_leave_is_quoted() {
     let mut scene = Scene::new();
     scene.reports.set_phase(stopped("u", 2));
-    assert_eq!(scene.answer(Wire::Invalid), ["u/2 stopped"]);
+    assert_eq!(scene.answer(Outcome::Invalid), ["u/2 stopped"]);
     let sent = scene.sent();
     let [(seq, MemberMessage::AgentStatus(status))] = sent.as_slice() else {
         panic!("{sent:?}")
     };
     assert_eq!(status.conditions[0].reason, "InternalMemberClusterFailedToLeave");
     assert_eq!(status.conditions[0].message, "Invalid: why");
-    scene.reports.answered(&ack(*seq, Wire::Persisted));
+    scene.reports.answered(&ack(*seq, Outcome::Persisted));
     // The next session tries again.
     scene.reports.say_again();
     assert_eq!(
-        scene.answer(Wire::Persisted),
+        scene.answer(Outcome::Persisted),
         ["u/2 stopped", "InternalMemberClusterFailedToLeave"]
     );
-    assert_eq!(scene.answer(Wire::Persisted), ["u/2 Joined=False"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["u/2 Joined=False"]);
 }
 
 #[test]
@@ -202,7 +202,10 @@ fn nothing_of_an_old_membership_is_said_under_a_new_one() {
     scene.reports.set_properties(Some(report("1", 0)));
     scene.reports.set_phase(joined("u", 1));
     scene.reports.set_phase(joined("v", 1));
-    assert_eq!(scene.answer(Wire::UidMismatch), ["v/1 Joined=True", "v/1 properties"]);
+    assert_eq!(
+        scene.answer(Outcome::UidMismatch),
+        ["v/1 Joined=True", "v/1 properties"]
+    );
     // The hub's cache was behind, not ours: again, a second later.
     assert!(scene.sent().is_empty());
     assert_eq!(scene.outgoing.unanswered(), 2);
@@ -214,10 +217,10 @@ fn nothing_of_an_old_membership_is_said_under_a_new_one() {
 fn properties_are_said_when_they_differ_and_now_and_then() {
     let mut scene = Scene::new();
     scene.reports.set_phase(joined("u", 1));
-    scene.answer(Wire::Persisted);
-    scene.answer(Wire::Persisted);
+    scene.answer(Outcome::Persisted);
+    scene.answer(Outcome::Persisted);
     scene.reports.set_properties(Some(report("1", 0)));
-    assert_eq!(scene.answer(Wire::Persisted), ["u/1 properties"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["u/1 properties"]);
     for beat in 1..REFRESH_BEATS {
         scene.reports.beat();
         scene.reports.set_properties(Some(report("1", i64::from(beat))));
@@ -225,19 +228,19 @@ fn properties_are_said_when_they_differ_and_now_and_then() {
     }
     scene.reports.beat();
     scene.reports.set_properties(Some(report("1", 9)));
-    assert_eq!(scene.answer(Wire::Unchanged), ["u/1 properties"]);
+    assert_eq!(scene.answer(Outcome::Unchanged), ["u/1 properties"]);
     scene.reports.set_properties(Some(report("2", 9)));
-    assert_eq!(scene.answer(Wire::Persisted), ["u/1 properties"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["u/1 properties"]);
     scene.reports.set_phase(joined("u", 2));
-    assert_eq!(scene.answer(Wire::Persisted), ["u/2 Joined=True", "u/2 properties"]);
+    assert_eq!(scene.answer(Outcome::Persisted), ["u/2 Joined=True", "u/2 properties"]);
 }
 
 #[test]
 fn an_answer_about_a_work_is_left_as_it_is() {
     let mut scene = Scene::new();
     scene.reports.set_phase(joined("u", 1));
-    scene.answer(Wire::Persisted);
-    scene.answer(Wire::Persisted);
+    scene.answer(Outcome::Persisted);
+    scene.answer(Outcome::Persisted);
     let work = WorkRef {
         name: "w".into(),
         uid: "x".into(),
@@ -248,7 +251,7 @@ fn an_answer_about_a_work_is_left_as_it_is() {
     let (seq, _) = scene.sent()[0];
     let answer = Ack {
         work: Some(work),
-        ..ack(seq, Wire::UidMismatch)
+        ..ack(seq, Outcome::UidMismatch)
     };
     assert_eq!(
         scene.reports.answered(&answer),

@@ -2,8 +2,9 @@
 
 use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
+use fleet_core::session::Outcome;
 use fleet_proto::{
-    convert::{Accept, Ack, FromMember, Hello, HubMessage, MemberMessage, Outcome, Reject, RejectCode, SessionLimits},
+    convert::{Accept, Ack, FromMember, Hello, HubMessage, MemberMessage, Reject, RejectCode, SessionLimits},
     pb::{
         self,
         fleet_channel_server::{FleetChannel, FleetChannelServer},
@@ -81,7 +82,7 @@ impl Peer {
     pub(super) async fn report(&mut self) -> FromMember {
         loop {
             let message = self.next().await;
-            if !matches!(message.body, MemberMessage::Heartbeat(_)) {
+            if !matches!(message.body, MemberMessage::Heartbeat) {
                 return message;
             }
         }

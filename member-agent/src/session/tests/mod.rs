@@ -2,9 +2,9 @@ mod hub;
 
 use std::{fs, path::PathBuf};
 
-use fleet_api::conditions::member_agent::Healthy;
-use fleet_core::session::seen::Subject;
-use fleet_proto::convert::{FromMember, HubMessage, MemberMessage, Outcome, RejectCode, Status, WorkRef};
+use fleet_api::conditions::{Status, member_agent::Healthy};
+use fleet_core::session::{Outcome, WorkRef, seen::Subject};
+use fleet_proto::convert::{FromMember, HubMessage, MemberMessage, RejectCode};
 use fleet_runtime::{cache, health::Health, metrics::Metrics};
 use tokio::{task::JoinHandle, time::timeout};
 
@@ -165,7 +165,7 @@ async fn a_session_begins_with_hello_then_heartbeat_status_and_properties() {
     member.wait_ready(true).await;
 
     let (first, second, third) = (peer.next().await, peer.next().await, peer.next().await);
-    assert!(matches!(&first.body, MemberMessage::Heartbeat(beat) if beat.imc_uid == "u" && beat.imc_generation == 1));
+    assert_eq!(first.body, MemberMessage::Heartbeat);
     assert_eq!(joined(&second), Some(Status::True));
     assert!(matches!(&third.body, MemberMessage::Properties(p) if p.properties["nodes"].value == "1"));
     assert!(first.epoch == 5 && first.seq < second.seq && second.seq < third.seq);
@@ -177,7 +177,7 @@ async fn a_session_begins_with_hello_then_heartbeat_status_and_properties() {
     let mut beats = 0;
     while beats < 2 {
         match peer.next().await.body {
-            MemberMessage::Heartbeat(_) => beats += 1,
+            MemberMessage::Heartbeat => beats += 1,
             MemberMessage::Event(_) => events += 1,
             other => panic!("{other:?}"),
         }
@@ -208,7 +208,7 @@ async fn what_was_not_answered_is_sent_again_after_a_break() {
 
     let mut peer = hub.peer().await;
     peer.accept(2).await;
-    assert!(matches!(peer.next().await.body, MemberMessage::Heartbeat(_)));
+    assert!(matches!(peer.next().await.body, MemberMessage::Heartbeat));
     let again = peer.report().await;
     let mut rest = [again, peer.report().await];
     rest.sort_by_key(|m| matches!(m.body, MemberMessage::Properties(_)));
@@ -216,13 +216,10 @@ async fn what_was_not_answered_is_sent_again_after_a_break() {
     assert!(matches!(&rest[1].body, MemberMessage::Properties(p) if p.properties["nodes"].value == "2"));
     assert!(rest.iter().all(|m| m.epoch == 2));
 
-    // What the hub cannot take now is kept, and what it has lost is said again.
+    // What the hub cannot take now is kept.
     peer.ack(&rest[1], Outcome::RetryLater).await;
     peer.ack(&rest[0], Outcome::Unchanged).await;
     assert!(matches!(peer.report().await.body, MemberMessage::Properties(_)));
-    let works = vec![];
-    peer.say(HubMessage::Resend { works, cluster: true }).await;
-    assert_eq!(joined(&peer.report().await), Some(Status::True));
 }
 
 #[tokio::test]
@@ -251,7 +248,7 @@ async fn leaving_ends_in_silence() {
     let left = peer.report().await;
     assert_eq!(joined(&left), Some(Status::False));
     assert!(
-        matches!(peer.next().await.body, MemberMessage::Heartbeat(_)),
+        matches!(peer.next().await.body, MemberMessage::Heartbeat),
         "until it is stored"
     );
     peer.ack(&left, Outcome::Persisted).await;
@@ -260,7 +257,7 @@ async fn leaving_ends_in_silence() {
             // At most what was on its way, and the Event.
             match peer.next().await.body {
                 MemberMessage::Event(event) => assert_eq!(event.reason, "InternalMemberClusterLeft"),
-                MemberMessage::Heartbeat(_) => panic!("a heartbeat after leaving"),
+                MemberMessage::Heartbeat => panic!("a heartbeat after leaving"),
                 other => panic!("{other:?}"),
             }
         }
@@ -468,15 +465,10 @@ async fn a_hub_that_never_answers_is_left_alone_and_messages_out_of_order_change
     let mut peer = hub.peer().await;
     peer.accept(1).await;
     let status = peer.report().await;
-    // An answer to something that was never sent, a hint, and something that only a newer hub would say.
+    // An answer to something that was never sent, and something that only a newer hub would say.
     let mut stray = status.clone();
     stray.seq = 999;
     peer.ack(&stray, Outcome::Persisted).await;
-    peer.say(HubMessage::Hint {
-        work: None,
-        generation: 9,
-    })
-    .await;
     peer.send
         .send(Ok(fleet_proto::pb::HubMessage { body: None }))
         .await
@@ -499,7 +491,7 @@ async fn another_period_takes_effect_at_once() {
     member.seen.send_replace(Seen::Present(Arc::new(slow)));
     let mut peer = hub.peer().await;
     peer.accept(1).await;
-    assert!(matches!(peer.next().await.body, MemberMessage::Heartbeat(_)));
+    assert!(matches!(peer.next().await.body, MemberMessage::Heartbeat));
     for _ in 0..2 {
         let message = peer.report().await;
         peer.ack(&message, Outcome::Unchanged).await;
@@ -508,14 +500,14 @@ async fn another_period_takes_effect_at_once() {
     let beat = timeout(Duration::from_secs(3), peer.next())
         .await
         .expect("within the new period");
-    assert!(matches!(beat.body, MemberMessage::Heartbeat(_)));
+    assert!(matches!(beat.body, MemberMessage::Heartbeat));
 }
 
 /// An applier without Works: these tests are about the session.
 struct NoWorks;
 
 impl Applier for NoWorks {
-    fn open(&self, _: &str) {}
+    fn open(&self, _: &str, _: fleet_core::session::recovery::Recovery) {}
 
     fn close(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
@@ -523,10 +515,6 @@ impl Applier for NoWorks {
 
     fn known(&self) -> Known {
         Known::default()
-    }
-
-    fn watched(&self) -> String {
-        String::new()
     }
 
     fn resend(&self, _: Vec<String>) {}

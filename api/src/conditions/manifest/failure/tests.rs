@@ -17,6 +17,30 @@ fn words() {
             "DecodingErred: failed to decode manifest: failed to find GVR from member cluster client REST mapping: e",
         ),
         (
+            ApplyFailure::NamespaceGiven {
+                kind: "Node".into(),
+                namespace: "app".into(),
+            },
+            "DecodingErred: failed to decode manifest: Node is cluster-scoped in the member cluster, but the manifest is of \
+             namespace \"app\"",
+        ),
+        (
+            ApplyFailure::NamespaceMissing { kind: "Pod".into() },
+            "DecodingErred: failed to decode manifest: Pod is namespaced in the member cluster, but the manifest has no \
+             namespace",
+        ),
+        (
+            ApplyFailure::Outside {
+                namespace: "app".into(),
+            },
+            "DecodingErred: failed to decode manifest: the object is not of namespace \"app\", which a ResourcePlacement or \
+             ResourceEnvelope of that namespace cannot leave",
+        ),
+        (
+            ApplyFailure::BadName { name: "a/b".into() },
+            "DecodingErred: failed to decode manifest: no object can have the name \"a/b\"",
+        ),
+        (
             ApplyFailure::GenerateName,
             "FoundGenerateName: objects with only generate name are not supported",
         ),
@@ -113,6 +137,11 @@ fn words() {
         (
             ApplyFailure::UnknownStrategy { strategy: "X".into() },
             "ManifestApplyFailed: failed to apply the manifest: unexpected apply strategy X is found",
+        ),
+        (
+            ApplyFailure::Contested { manager: e() },
+            "ManifestApplyFailed: failed to apply the manifest: e keeps changing the object back on the member cluster; \
+             let only one of the two manage it",
         ),
     ];
     for (failure, line) in rows {

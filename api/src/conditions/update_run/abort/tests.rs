@@ -209,6 +209,22 @@ fn validation() {
             format!("{ABORT}: the policy snapshot index used in the updateRun is outdated, latest: 1, recorded: 0"),
         ),
         (
+            Abort::SnapshotGone {
+                name: s("p-1-snapshot"),
+            },
+            format!("{ABORT}: the resource snapshot p-1-snapshot used in the updateRun no longer exists"),
+        ),
+        (
+            Abort::InvalidConcurrency {
+                value: s("many"),
+                stage: stage(),
+            },
+            format!(
+                "{ABORT}: {UNEXP}: the maxConcurrency `many` of the stage `canary` is neither a positive number nor a \
+                 percentage"
+            ),
+        ),
+        (
             Abort::ClusterCountChanged { is: 3, was: 2 },
             format!("{ABORT}: the cluster count initialized in the updateRun is outdated, latest: 3, recorded: 2"),
         ),
@@ -227,23 +243,6 @@ fn validation() {
                 was: was(),
             },
             format!("{ABORT}: index `0` stage name in the updateRun has changed, new: new, existing: old"),
-        ),
-        (
-            Abort::StageSizeChanged {
-                index: 0,
-                is: 1,
-                was: 2,
-            },
-            format!("{ABORT}: the number of clusters in index `0` stage has changed, new: 1, existing: 2"),
-        ),
-        (
-            Abort::StageClusterChanged {
-                cluster: 1,
-                stage: 0,
-                is: is(),
-                was: was(),
-            },
-            format!("{ABORT}: the `1` cluster in the `0` stage has changed, new: new, existing: old"),
         ),
         (
             Abort::FinishedAfterUpdating { index: 1, updating: 0 },
@@ -304,10 +303,6 @@ fn validation() {
             ),
         ),
         (
-            Abort::NotInDeleteStage { cluster: s("c") },
-            format!("{ABORT}: {UNEXP}: the cluster `c` to be deleted is not in the delete stage"),
-        ),
-        (
             Abort::DeletingTooEarly { updating: -1, last: 0 },
             format!(
                 "{ABORT}: {UNEXP}: the delete stage is active, but there are still stages updating, \
@@ -338,35 +333,11 @@ fn execution() {
     assert_messages([
         (preempted, format!("{ABORT}: {preempted_text}")),
         (
-            Abort::UnknownState { state: s("x") },
-            format!("{UNEXP}: found unsupported updateRun state: x"),
-        ),
-        (
             Abort::ClusterFailed {
                 cluster: cluster(),
                 stage: stage(),
             },
             format!("{ABORT}: the cluster `member2` in the stage staging has failed"),
-        ),
-        (
-            Abort::BindingNotFound {
-                cluster: cluster(),
-                stage: stage(),
-            },
-            format!(
-                "{ABORT}: {UNEXP}: the binding for cluster `member2` in stage `staging` is not found in the \
-                 toBeUpdatedBindings map"
-            ),
-        ),
-        (
-            Abort::BindingNotFoundStopping {
-                cluster: cluster(),
-                stage: stage(),
-            },
-            format!(
-                "{ABORT}: {UNEXP}: the binding for cluster `member2` in stage `staging` is not found in the \
-                 toBeUpdatedBindings map during stopping"
-            ),
         ),
         (
             Abort::ForeignApproval {
@@ -380,19 +351,6 @@ fn execution() {
                 "{ABORT}: {UNEXP}: the approval request task `/r-after-s` is targeting update run `/x` and stage `y`, \
                  want target update run `/r and stage `s`"
             ),
-        ),
-        (
-            Abort::NotInDeletingStage {
-                cluster: cluster(),
-                activity: "execution",
-            },
-            format!(
-                "{ABORT}: {UNEXP}: the to be deleted cluster `member2` is not in the deleting stage during execution"
-            ),
-        ),
-        (
-            Abort::DeletedStillBound { cluster: cluster() },
-            format!("{ABORT}: {UNEXP}: the deleted cluster `member2` in the deleting stage still has a binding"),
         ),
         (
             Abort::NotDeleting { cluster: cluster() },

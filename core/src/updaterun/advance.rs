@@ -1,0 +1,354 @@
+//! One pass over a run that has a plan.
+
+use std::collections::BTreeMap;
+
+use fleet_api::conditions;
+use fleet_api::conditions::Words as _;
+use fleet_api::conditions::update_run::{Abort, Progressing, Succeeded};
+use fleet_api::conditions::update_stage::Progressing as StageProgressing;
+use fleet_api::events::{Event as _, UpdateRunEvent};
+use fleet_api::placement::{ClusterUpdatingStatus, Stage, StageStatus, UpdateRunState, UpdateRunStatus};
+use jiff::Timestamp;
+
+use super::clusters::{self, Flight};
+use super::deletion::{self, Begin};
+use super::initialize::{by_cluster, drop_waits_of_approvals};
+use super::standing::Wish;
+use super::state::{self, ClusterEntry as _, Pen, StageEntry as _};
+use super::step::{Content, Step, sentence};
+use super::validate::{self, Position, max_concurrency};
+use super::world::{Binding, Memory, Phase, Run, World};
+use super::{events, patience, stop, tasks};
+use crate::overrides::choose::Lists;
+
+/// The master resource snapshot that a run with a plan rolls out.
+pub fn snapshot_name(run: &Run<'_>) -> String {
+    format!(
+        "{}-{}-snapshot",
+        run.spec.placement_name, run.status.resource_snapshot_index_used
+    )
+}
+
+/// How a run signs the bindings that it starts.
+#[derive(Debug)]
+pub(super) struct Signature {
+    pub(super) annotation: String,
+    pub(super) sentence: String,
+}
+
+/// What a pass is made from, and what it comes to.
+#[derive(Debug)]
+pub(super) struct Pass<'a> {
+    pub(super) run: Run<'a>,
+    pub(super) world: &'a World<'a>,
+    pub(super) pen: Pen,
+    pub(super) signature: &'a Signature,
+    pub(super) memory: Memory,
+    pub(super) step: Step,
+    bindings: BTreeMap<&'a str, &'a Binding<'a>>,
+}
+
+/// What the stage at hand means for the run.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// This is what the run is doing.
+    Doing(Progressing),
+    /// The stage has ended; the next one can begin once that is stored.
+    StageEnded,
+    /// All stages have ended.
+    Ended,
+    /// It cannot go on.
+    Failed(Abort),
+}
+
+/// The next step of a run.
+///
+/// # Expected flow
+///
+/// Call it when the run is [`Active`](Phase::Active), with the [`Memory`] of the step before, on every event of the run, its
+/// approval requests, its placement with policy snapshots, bindings and the recorded snapshot, and at `look_again`. In other
+/// phases it answers with nothing to do. The caches must have caught up with the run's own writes.
+pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, now: Timestamp) -> Step {
+    if run.phase() != Phase::Active {
+        let memory = memory.clone();
+        return Step {
+            memory,
+            ..Step::default()
+        };
+    }
+    let signature = Signature {
+        annotation: run.annotation(),
+        sentence: sentence(&run.status.resource_snapshot_index_used, run.name),
+    };
+    let mut pass = Pass {
+        run: *run,
+        world,
+        pen: Pen {
+            generation: run.generation,
+            now,
+        },
+        signature: &signature,
+        memory: memory.clone(),
+        step: Step::default(),
+        bindings: by_cluster(world.bindings),
+    };
+    let mut status = run.status.clone();
+    state::observe(&mut status, run.generation);
+    if let Some(strategy) = &mut status.staged_update_strategy_snapshot {
+        drop_waits_of_approvals(strategy);
+    }
+    if let Some(verdict) = pass.judge(&mut status) {
+        pass.conclude(&mut status, verdict);
+        pass.tell_not_included();
+    } else {
+        // Nothing is written while an edit of the placement may still be taken back.
+        status.clone_from(run.status);
+    }
+    let Pass { memory, mut step, .. } = pass;
+    step.memory = memory;
+    step.events.extend(events::between(run.status, &status));
+    step.status = (status != *run.status).then_some(status);
+    step
+}
+
+impl<'a> Pass<'a> {
+    /// What the pass comes to; none if the placement differs from what is recorded, but not for long enough.
+    fn judge(&mut self, status: &mut UpdateRunStatus) -> Option<Verdict> {
+        if let Err(abort) = validate::placement(&self.run, self.world, &self.memory) {
+            let now = self.now();
+            return match patience(&mut self.memory.edited_since, validate::PATIENCE, now) {
+                Some(until) => {
+                    self.step.look_at(until);
+                    None
+                }
+                None => Some(Verdict::Failed(abort)),
+            };
+        }
+        self.memory.edited_since = None;
+        self.memory.placement_uid = self.world.placement.map(|placement| placement.uid.to_owned());
+        let stopping = self.run.spec.state == UpdateRunState::Stop;
+        Some(match validate::progress(&self.run, self.world) {
+            Err(abort) => Verdict::Failed(abort),
+            Ok(Position::Done) => Verdict::Ended,
+            Ok(Position::Deletion) => {
+                let mut stage = status.deletion_stage_status.take().unwrap_or_default();
+                let verdict = if stopping {
+                    stop::deletion(self, &mut stage)
+                } else {
+                    self.delete(&mut stage)
+                };
+                status.deletion_stage_status = Some(stage);
+                verdict
+            }
+            Ok(Position::Stage(index)) => {
+                let mut stage = std::mem::take(&mut status.stages_status[index]);
+                let strategy = status.staged_update_strategy_snapshot.as_ref();
+                let spec = strategy
+                    .map(|strategy| strategy.stages[index].clone())
+                    .unwrap_or_default();
+                let verdict = if stopping {
+                    let max = max_concurrency(&spec, &stage);
+                    stop::stage(self, &mut stage, max)
+                } else {
+                    self.update(&mut stage, &spec)
+                };
+                status.stages_status[index] = stage;
+                verdict
+            }
+        })
+    }
+
+    /// A stage of the strategy.
+    fn update(&mut self, stage: &mut StageStatus, spec: &Stage) -> Verdict {
+        if stage.clusters.is_empty() {
+            stage.skip(self.pen);
+            return Verdict::StageEnded;
+        }
+        let verdict = self.try_update(stage, spec);
+        verdict.unwrap_or_else(|abort| {
+            stage.fail(self.pen, &abort);
+            Verdict::Failed(abort)
+        })
+    }
+
+    fn try_update(&mut self, stage: &mut StageStatus, spec: &Stage) -> Result<Verdict, Abort> {
+        if !tasks::before(self, stage)? {
+            self.pen.set(&mut stage.conditions, &StageProgressing::WaitingBefore);
+            let stage = stage.stage_name.clone();
+            return Ok(Verdict::Doing(Progressing::WaitingBefore { stage }));
+        }
+        let max = max_concurrency(spec, stage)?;
+        let mut flight = clusters::look(self, stage, max);
+        if let Some(abort) = abort_of(&mut flight.aborts) {
+            return Err(abort);
+        }
+        clusters::start(self, stage, max, &mut flight);
+        if !flight.is_empty() {
+            stage.start(self.pen);
+            return Ok(self.under_way(stage, &flight));
+        }
+        // As a stage without clusters: nobody waits for tasks about nothing.
+        if !stage.clusters.iter().any(ClusterUpdatingStatus::is_updated) {
+            stage.skip(self.pen);
+            return Ok(Verdict::StageEnded);
+        }
+        if tasks::after(self, stage, spec)? {
+            stage.succeed(self.pen);
+            return Ok(Verdict::StageEnded);
+        }
+        self.pen.set(&mut stage.conditions, &StageProgressing::WaitingAfter);
+        let stage = stage.stage_name.clone();
+        Ok(Verdict::Doing(Progressing::WaitingAfter { stage }))
+    }
+
+    /// The deletion stage.
+    fn delete(&mut self, stage: &mut StageStatus) -> Verdict {
+        let mut flight = deletion::look(self, stage, Begin::Yes);
+        if let Some(abort) = abort_of(&mut flight.aborts) {
+            stage.fail(self.pen, &abort);
+            return Verdict::Failed(abort);
+        }
+        if flight.is_empty() {
+            stage.succeed(self.pen);
+            return Verdict::Ended;
+        }
+        stage.start(self.pen);
+        self.under_way(stage, &flight)
+    }
+
+    /// What a run with clusters under way says: that it goes on, or for whom it has waited too long.
+    fn under_way(&mut self, stage: &StageStatus, flight: &Flight) -> Verdict {
+        let (threshold, now) = (self.world.stuck_threshold, self.now());
+        if let Some(end) = flight.next_threshold(threshold, now) {
+            self.step.look_at(end);
+        }
+        let stuck = flight.stuck(threshold, now);
+        if stuck.is_empty() {
+            return Verdict::Doing(Progressing::Progressing);
+        }
+        let words = Progressing::Stuck {
+            clusters: stuck.iter().map(|busy| busy.cluster.clone()).collect(),
+            stage: stage.stage_name.clone(),
+        };
+        let said = conditions::find(&self.run.status.conditions, Progressing::TYPE);
+        if said.is_none_or(|said| said.message != words.message()) {
+            let event = clusters::stuck_event(&words.message(), &stuck, self);
+            self.step.tell(event);
+        }
+        Verdict::Doing(words)
+    }
+
+    fn conclude(&mut self, status: &mut UpdateRunStatus, verdict: Verdict) {
+        let list = &mut status.conditions;
+        match verdict {
+            Verdict::Doing(state) => self.pen.set(list, &state),
+            Verdict::StageEnded => {
+                self.pen.set(list, &Progressing::Progressing);
+                self.step.look_again = Some(self.now());
+            }
+            Verdict::Ended => {
+                self.pen.set(list, &Progressing::Succeeded);
+                self.pen.set(list, &Succeeded::Succeeded);
+                self.step.look_again = None;
+            }
+            Verdict::Failed(abort) => {
+                self.pen.set(list, &Progressing::Failed);
+                let error = abort.message();
+                self.pen.set(list, &Succeeded::Failed { error });
+                self.step.look_again = None;
+            }
+        }
+    }
+
+    /// Clusters that were picked after the plan was made, or picked again after they were skipped: once per change.
+    fn tell_not_included(&mut self) {
+        const SUBJECT: &str = "not included";
+        let stages = self.run.status.stages_status.iter().flat_map(|stage| &stage.clusters);
+        let planned = stages.filter(|cluster| cluster.outcome() != Some(true) || cluster.is_updated());
+        let planned: std::collections::BTreeSet<_> = planned.map(|cluster| cluster.cluster_name.as_str()).collect();
+        let picked = self.bindings.iter().filter(|(_, binding)| binding.is_picked());
+        let clusters: Vec<_> = picked
+            .filter(|(cluster, _)| !planned.contains(*cluster))
+            .map(|(cluster, _)| (*cluster).to_owned())
+            .collect();
+        if clusters.is_empty() {
+            self.memory.told.remove(SUBJECT);
+            return;
+        }
+        let event = UpdateRunEvent::ClustersNotIncluded { clusters };
+        if self.memory.tells(SUBJECT, event.message()) {
+            self.step.tell(event);
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.pen.now
+    }
+
+    /// The binding of a cluster that is not being deleted.
+    pub(super) fn binding(&self, cluster: &str) -> Option<&'a Binding<'a>> {
+        self.bindings.get(cluster).copied()
+    }
+
+    pub(super) fn is_refused(&self, binding: &Binding<'_>) -> bool {
+        self.world.refused.bindings.contains(binding.name)
+    }
+
+    /// What the plan gives a cluster.
+    pub(super) fn content(&self, cluster: &ClusterUpdatingStatus) -> Content {
+        Content {
+            snapshot: snapshot_name(&self.run),
+            overrides: Lists {
+                cluster_wide: cluster.cluster_resource_override_snapshots.clone(),
+                namespaced: cluster.resource_override_snapshots.clone(),
+            },
+            apply_strategy: self.run.status.apply_strategy.clone().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn wish<'c>(&self, content: &'c Content) -> Wish<'c>
+    where
+        'a: 'c,
+    {
+        Wish {
+            content,
+            annotation: &self.signature.annotation,
+            sentence: &self.signature.sentence,
+        }
+    }
+
+    /// The index of a master snapshot of this placement, by its name.
+    pub(super) fn index_of(&self, snapshot: &str) -> String {
+        index_of(&self.run.spec.placement_name, snapshot).to_owned()
+    }
+
+    /// An object's name as messages about it show it.
+    pub(super) fn shown(&self, name: &str) -> String {
+        if self.run.namespace.is_empty() {
+            name.to_owned()
+        } else {
+            self.run.key(name)
+        }
+    }
+}
+
+/// The index of a placement's master snapshot, by its name.
+pub(super) fn index_of<'a>(placement: &str, snapshot: &'a str) -> &'a str {
+    let index = snapshot.strip_prefix(placement);
+    let index = index.and_then(|rest| rest.strip_prefix('-')?.strip_suffix("-snapshot"));
+    index.unwrap_or("unknown")
+}
+
+/// All that ends the run, as one.
+pub(super) fn abort_of(aborts: &mut Vec<Abort>) -> Option<Abort> {
+    if aborts.len() <= 1 {
+        return aborts.pop();
+    }
+    let mut messages: Vec<String> = Vec::new();
+    for message in aborts.iter().map(Abort::message) {
+        if !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    Some(Abort::Several { messages })
+}

@@ -1,0 +1,262 @@
+//! The clusters of a stage: how those that are under way fare, and which come next.
+
+use fleet_api::conditions::update_run::Abort;
+use fleet_api::conditions::update_stage::ClusterSucceeded;
+use fleet_api::events::UpdateRunEvent;
+use fleet_api::placement::{ClusterUpdatingStatus, StageStatus};
+use jiff::{SignedDuration, Timestamp};
+
+use super::advance::Pass;
+use super::later;
+use super::standing::{Progress, Turn};
+use super::state::ClusterEntry as _;
+use super::step::{BindingAction, BindingWrite, Put};
+use super::world::Binding;
+
+/// A cluster that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Busy {
+    /// Its place in the stage.
+    place: usize,
+    pub(super) cluster: String,
+    /// Since when; none for one whose start could not be written.
+    since: Option<Timestamp>,
+    /// What its binding says.
+    obstacle: String,
+}
+
+/// The clusters of a stage that are under way, and what ends the run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Flight {
+    busy: Vec<Busy>,
+    pub(super) aborts: Vec<Abort>,
+}
+
+impl Flight {
+    /// Nothing under way, for these reasons.
+    pub(super) fn failed(aborts: Vec<Abort>) -> Self {
+        let busy = Vec::new();
+        Self { busy, aborts }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.busy.is_empty()
+    }
+
+    pub(super) fn add(&mut self, place: usize, cluster: &str, since: Option<Timestamp>, obstacle: String) {
+        let cluster = cluster.to_owned();
+        self.busy.push(Busy {
+            place,
+            cluster,
+            since,
+            obstacle,
+        });
+    }
+
+    /// Those that have been under way for too long, in the stage's order.
+    pub(super) fn stuck(&self, threshold: SignedDuration, now: Timestamp) -> Vec<&Busy> {
+        let mut stuck: Vec<_> = self.busy.iter().filter(|busy| busy.is_stuck(threshold, now)).collect();
+        stuck.sort_by_key(|busy| busy.place);
+        stuck
+    }
+
+    /// Whether some are under way, and all of them for too long.
+    pub(super) fn all_stuck(&self, threshold: SignedDuration, now: Timestamp) -> bool {
+        !self.is_empty() && self.stuck(threshold, now).len() == self.busy.len()
+    }
+
+    /// When the next of them will have been under way for too long.
+    pub(super) fn next_threshold(&self, threshold: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+        let ends = self.busy.iter().filter_map(|busy| busy.since);
+        ends.map(|since| later(since, threshold)).filter(|end| *end > now).min()
+    }
+}
+
+impl Busy {
+    fn is_stuck(&self, threshold: SignedDuration, now: Timestamp) -> bool {
+        self.since.is_some_and(|since| later(since, threshold) <= now)
+    }
+}
+
+/// The Event's sentence about clusters that are stuck: the condition's, and what is in the way of each.
+pub(super) fn stuck_event(sentence: &str, stuck: &[&Busy], pass: &Pass<'_>) -> UpdateRunEvent {
+    let each = stuck.iter().map(|busy| {
+        let binding = pass.binding(&busy.cluster).map_or("none", |binding| binding.name);
+        format!("{} (binding {binding}): {}", busy.cluster, busy.obstacle)
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
+    UpdateRunEvent::Stuck {
+        message: format!("{sentence}; {each}"),
+    }
+}
+
+/// How the clusters fare that this run has started. Nothing is started here.
+pub(super) fn look(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize) -> Flight {
+    let mut flight = Flight::default();
+    let name = stage.stage_name.clone();
+    for (place, cluster) in stage.clusters.iter_mut().enumerate() {
+        match cluster.outcome() {
+            Some(true) => {}
+            Some(false) => {
+                flight.aborts.push(Abort::ClusterFailed {
+                    cluster: cluster.cluster_name.clone(),
+                    stage: name.clone(),
+                });
+                flight.add(place, &cluster.cluster_name, None, "failed".to_owned());
+            }
+            None => {
+                if let Some(since) = cluster.started_at() {
+                    judge(pass, &name, place, cluster, since, &mut flight);
+                }
+            }
+        }
+    }
+    // A start that a crash kept from the status. The status never names more than may be under way: another one that had
+    // been available when this one was started may have broken since.
+    for (place, cluster) in stage.clusters.iter_mut().enumerate() {
+        if cluster.outcome().is_none() && !cluster.is_started() {
+            adopt(pass, &name, place, cluster, max, &mut flight);
+        }
+    }
+    flight
+}
+
+fn judge(
+    pass: &mut Pass<'_>,
+    stage: &str,
+    place: usize,
+    cluster: &mut ClusterUpdatingStatus,
+    since: Timestamp,
+    flight: &mut Flight,
+) {
+    let binding = pass.binding(&cluster.cluster_name);
+    let content = pass.content(cluster);
+    let wish = pass.wish(&content);
+    match wish.progress(binding) {
+        Progress::Gone => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
+        Progress::Done => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
+        Progress::Busy(obstacle) => flight.add(place, &cluster.cluster_name, Some(since), obstacle),
+        Progress::Unstamped => {
+            if let Some(binding) = binding {
+                let put = wish.stamp_again(binding, since);
+                write(pass, binding, put);
+            }
+            let obstacle = "RolloutStarted is written again".to_owned();
+            flight.add(place, &cluster.cluster_name, Some(since), obstacle);
+        }
+        Progress::Preempted => {
+            let abort = Abort::Preempted {
+                cluster: cluster.cluster_name.clone(),
+                stage: stage.to_owned(),
+                binding: binding.map(|binding| pass.shown(binding.name)).unwrap_or_default(),
+            };
+            let error = abort.to_cluster_error();
+            cluster.end(pass.pen, &ClusterSucceeded::Failed { error });
+            if let Some(binding) = binding {
+                tell_taken_over(pass, stage, binding);
+            }
+            flight.add(place, &cluster.cluster_name, Some(since), "taken over".to_owned());
+            flight.aborts.push(abort);
+        }
+    }
+}
+
+/// The condition's text is published and does not say who it was.
+fn tell_taken_over(pass: &mut Pass<'_>, stage: &str, binding: &Binding<'_>) {
+    let (cluster, stage) = (binding.spec.target_cluster.clone(), stage.to_owned());
+    let index = pass.index_of(&binding.spec.resource_snapshot_name);
+    let own = pass.signature.annotation == binding.update_run.unwrap_or_default();
+    let run = binding.update_run.and_then(|annotation| annotation.split('/').next());
+    let event = match run.filter(|run| !run.is_empty() && !own) {
+        Some(run) => UpdateRunEvent::Preempted {
+            cluster,
+            stage,
+            run: run.to_owned(),
+            index,
+        },
+        None => UpdateRunEvent::Changed { cluster, stage, index },
+    };
+    pass.step.tell(event);
+}
+
+fn adopt(
+    pass: &mut Pass<'_>,
+    stage: &str,
+    place: usize,
+    cluster: &mut ClusterUpdatingStatus,
+    max: usize,
+    flight: &mut Flight,
+) {
+    let Some(binding) = pass.binding(&cluster.cluster_name) else {
+        return;
+    };
+    let content = pass.content(cluster);
+    let wish = pass.wish(&content);
+    if wish.turn(Some(binding)) != Turn::Own {
+        return;
+    }
+    let since = wish.started_at(binding).unwrap_or(pass.now());
+    let missing = wish.complete(binding, since);
+    let refused = missing.is_some() && pass.is_refused(binding);
+    if flight.busy.len() < max && !refused {
+        cluster.start(pass.pen, since);
+        if missing.is_none() {
+            return judge(pass, stage, place, cluster, since, flight);
+        }
+    }
+    flight.add(place, &cluster.cluster_name, Some(since), "just started".to_owned());
+    if let Some(put) = missing {
+        write(pass, binding, put);
+    }
+}
+
+/// Starts clusters in the stage's order for as long as fewer than `max` are under way. Only here is a cluster that is no
+/// longer picked skipped before it was started: it may be back when its turn comes.
+pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize, flight: &mut Flight) {
+    for (place, cluster) in stage.clusters.iter_mut().enumerate() {
+        if flight.busy.len() >= max {
+            return;
+        }
+        if cluster.outcome().is_some() || cluster.is_started() {
+            continue;
+        }
+        let binding = pass.binding(&cluster.cluster_name);
+        let content = pass.content(cluster);
+        let wish = pass.wish(&content);
+        match (wish.turn(binding), binding) {
+            (Turn::Own, _) => {}
+            (Turn::Gone, _) | (_, None) => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
+            (Turn::There, Some(binding)) => {
+                cluster.start(pass.pen, pass.now());
+                match wish.result(binding) {
+                    Progress::Done => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
+                    _ => begin(pass, place, &cluster.cluster_name, flight),
+                }
+            }
+            (Turn::Start, Some(binding)) if pass.is_refused(binding) => {
+                flight.add(place, &cluster.cluster_name, None, "could not be written".to_owned());
+            }
+            (Turn::Start, Some(binding)) => {
+                let put = wish.start(pass.now());
+                write(pass, binding, put);
+                cluster.start(pass.pen, pass.now());
+                begin(pass, place, &cluster.cluster_name, flight);
+            }
+        }
+    }
+}
+
+fn begin(pass: &Pass<'_>, place: usize, cluster: &str, flight: &mut Flight) {
+    flight.add(place, cluster, Some(pass.now()), "just started".to_owned());
+}
+
+fn write(pass: &mut Pass<'_>, binding: &Binding<'_>, put: Put) {
+    if !pass.is_refused(binding) {
+        pass.step.bindings.push(BindingWrite {
+            binding: binding.name.to_owned(),
+            uid: binding.uid.to_owned(),
+            cluster: binding.spec.target_cluster.clone(),
+            action: BindingAction::Put(Box::new(put)),
+        });
+    }
+}

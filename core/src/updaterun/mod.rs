@@ -1,0 +1,60 @@
+//! Staged update runs: one version of a placement's resources goes to its clusters stage by stage.
+//!
+//! [`plan`] makes the plan of a run once, when it is initialized; it is never made again. [`advance`] takes the run and the
+//! world as they are and answers with a new status, writes, Events and when to look again. The shell carries the answer out
+//! and decides nothing. Everything is derived from stored objects, so that a pass may be repeated or lost at any point.
+//!
+//! ```text
+//! plan ──► Initialized ──Run──► stage ──► … ──► stage ──► deletion stage ──► Succeeded
+//!                                 │ approval ─► clusters (maxConcurrency) ─► wait, approval
+//!                                 ├──Stop──► Stopping ──► Stopped ──Run──► the same stage
+//!                                 └──another run, a user's edit──► Failed
+//! ```
+//!
+//! One pass deals with one stage. That the stage has ended is stored before the next one begins, so two stages never
+//! overlap, also across a crash.
+
+mod advance;
+mod clusters;
+mod deletion;
+mod events;
+mod initialize;
+mod number;
+mod placement;
+mod restamp;
+mod stages;
+mod standing;
+mod state;
+mod step;
+mod stop;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod world;
+
+use jiff::{SignedDuration, Timestamp};
+
+pub use advance::{advance, snapshot_name};
+pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
+pub use restamp::restamp;
+pub use stages::Members;
+pub use step::{ApprovalWrite, BindingAction, BindingWrite, Content, NewApproval, On, Put, Stamp, Step, Told};
+pub use validate::PATIENCE as EDIT_PATIENCE;
+pub use world::{Approval, Binding, Memory, Phase, Placement, PolicySnapshot, RecordedSnapshot, Refused, Run, World};
+
+/// How long a cluster may take before the run says that it is stuck, unless the operator says otherwise.
+pub const STUCK_THRESHOLD: SignedDuration = SignedDuration::from_mins(5);
+
+/// Until when to wait, or none if that is over. The span begins when it is first asked for; after a clock that was set
+/// back it begins again.
+fn patience(since: &mut Option<Timestamp>, span: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+    let since = *since.insert(since.map_or(now, |since| since.min(now)));
+    let until = later(since, span);
+    (now < until).then_some(until)
+}
+
+/// An instant so much later; never is late enough where that cannot be told.
+fn later(instant: Timestamp, span: SignedDuration) -> Timestamp {
+    instant.saturating_add(span).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,14 @@
+//! The machine, driven by an in-memory hub.
+
+mod approvals;
+mod crashes;
+mod deletion;
+mod edits;
+mod execution;
+mod hub;
+mod initialization;
+mod laws;
+mod membership;
+mod progress;
+mod restamp;
+mod stops;

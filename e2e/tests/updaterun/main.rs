@@ -1,0 +1,12 @@
+//! Staged update runs: stages, approvals and waits, stop and resume, what can change under a run. Members are played
+//! (`fleet_e2e::played`). They need a fleet with agents (`fleet-local agents`).
+
+mod approval;
+mod deletion;
+mod edits;
+mod membership;
+mod outcomes;
+mod reports;
+mod stages;
+mod start;
+mod stop;

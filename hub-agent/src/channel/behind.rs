@@ -1,0 +1,44 @@
+//! Whether the hub is behind what a member says that it has applied.
+
+use fleet_api::{names::ClusterName, placement::Work};
+use fleet_proto::convert::Hello;
+use fleet_runtime::{Key, client::answered};
+use kube::{Api, core::PartialObjectMeta};
+
+use super::server::Shared;
+use crate::recovery;
+
+/// Whether the member has applied a newer generation of one of its Works than the hub has: the hub went back in time. A
+/// cache may be behind, so that is only believed of what the API server says now.
+pub(super) async fn is_behind(shared: &Shared, hello: &Hello, cluster: &ClusterName) -> bool {
+    let (works, namespace) = (&shared.deps.works, cluster.namespace());
+    let suspect = hello.works.iter().find(|known| {
+        let work = works.get(&Key::namespaced(namespace.as_str(), known.name.as_str()));
+        work.is_some_and(|work| {
+            work.metadata.uid.as_deref() == Some(&*known.uid)
+                && work.metadata.generation.unwrap_or_default() < known.generation
+        })
+    });
+    let Some(known) = suspect else { return false };
+    let api: Api<PartialObjectMeta<Work>> = Api::namespaced(shared.deps.client.clone(), &namespace);
+    match answered(api.get_metadata(&known.name)).await {
+        Ok(now) => {
+            let back = now.metadata.uid.as_deref() == Some(&*known.uid)
+                && now.metadata.generation.unwrap_or_default() < known.generation;
+            if back {
+                let (member, work) = (cluster.as_str(), &known.name);
+                tracing::error!(
+                    member,
+                    work,
+                    "The member has applied a newer Work: the hub went back in time"
+                );
+                if let Some(mc) = shared.deps.members.get(&Key::cluster(member)) {
+                    let why = format!("the member cluster has applied a newer Work {work}");
+                    recovery::record_went_back(&shared.deps.events, &mc, &why);
+                }
+            }
+            back
+        }
+        Err(_) => false,
+    }
+}

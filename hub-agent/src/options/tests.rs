@@ -1,0 +1,148 @@
+use clap::CommandFactory;
+
+use super::*;
+
+fn parse(args: &[&str]) -> Result<Options, String> {
+    let options = Options::try_parse_from([&["hub-agent"], args].concat()).map_err(|e| e.to_string())?;
+    options.validate().map(|()| options)
+}
+
+#[test]
+fn the_flags_are_consistent() {
+    Options::command().debug_assert();
+}
+
+#[test]
+fn flags_of_existing_deployments_are_taken() {
+    parse(&[
+        "--leader-elect=true",
+        "--v=5",
+        "--enable-webhook=true",
+        "--webhook-client-connection-type=service",
+        "--whitelisted-users=a,b",
+        "--enable-guard-rail=true",
+        "--deny-modify-member-cluster-labels",
+        "--resource-changes-collection-duration=15s",
+    ])
+    .unwrap();
+}
+
+#[test]
+fn flags_for_safety_that_do_nothing_say_so_in_a_line_each() {
+    let all = [
+        "--enable-webhook",
+        "--enable-guard-rail=true",
+        "--whitelisted-users=a,b",
+        "--deny-modify-member-cluster-labels",
+        "--enable-pdbs=false",
+        "--enable-admission-policy-manager",
+        "--admission-policy-manager-config=/etc/policies",
+        "--use-cert-manager",
+        "--webhook-client-connection-type=service",
+        "--webhook-service-name=fleetwebhook",
+        "--enable-eviction-apis",
+    ];
+    let lines = parse(&all).unwrap().ignored();
+    assert_eq!(lines.len(), all.len(), "{lines:#?}");
+    for (flag, line) in all.iter().zip(&lines) {
+        let name = flag.split('=').next().unwrap();
+        assert!(
+            line.starts_with(name) && line.contains(" is ignored: "),
+            "{flag}: {line}"
+        );
+    }
+    // What is switched off, or is as it would be anyway, is missed by nobody.
+    let none = [
+        "--enable-webhook=false",
+        "--enable-guard-rail=false",
+        "--enable-pdbs",
+        "--max-fleet-size=50",
+    ];
+    assert_eq!(parse(&none).unwrap().ignored(), [""; 0]);
+}
+
+#[test]
+fn defaults_are_valid() {
+    let options = parse(&[]).unwrap();
+    assert_eq!(options.membership.force_delete_wait_time, seconds(900));
+    assert!(options.membership.enable_cluster_inventory_apis);
+    assert!(options.update_runs.enable_staged_update_run_apis);
+    assert_eq!(options.update_runs.update_run_stuck_threshold, seconds(300));
+    assert_eq!(options.namespace, "fleet-system");
+}
+
+#[test]
+fn what_is_placed_and_how_soon_is_what_the_flags_say() {
+    let options = parse(&[]).unwrap().placement;
+    assert_eq!(options.delay(), Flags::default(), "none given: adaptive");
+    assert!(options.enable_resource_placement && !options.enable_workload);
+    assert_eq!(options.rbac(), Rbac::Allowed);
+    let options = parse(&[
+        "--skipped-propagating-apis=apps; v1/Secret,ConfigMap ;",
+        "--skipped-propagating-namespaces=one, two;three",
+        "--resource-snapshot-creation-minimum-interval=0s",
+        "--resource-changes-collection-duration=5s",
+        "--enable-workload",
+        "--forbid-rbac-in-namespaced-placements",
+    ]);
+    let options = options.unwrap().placement;
+    assert_eq!(options.rbac(), Rbac::Forbidden);
+    let rules = options.rules().unwrap();
+    assert!(!rules.apis.is_enabled("apps", "v1", "Deployment") && !rules.apis.is_enabled("", "v1", "Secret"));
+    assert!(rules.apis.is_enabled("", "v1", "Service") && rules.workload_enabled);
+    assert_eq!(
+        rules.skipped_namespaces.into_iter().collect::<Vec<_>>(),
+        ["one", "three", "two"]
+    );
+    let delay = options.delay();
+    assert_eq!(delay.minimum_interval, Some(SignedDuration::ZERO));
+    assert_eq!(delay.collection, Some(SignedDuration::from_secs(5)));
+    let both = parse(&[
+        "--skipped-propagating-apis=apps",
+        "--allowed-propagating-apis=v1/Secret",
+    ]);
+    assert!(both.unwrap_err().contains("mutually exclusive: give only one of them"));
+}
+
+#[test]
+fn wrong_values_are_refused_with_their_range() {
+    let table = [
+        (
+            "--force-delete-wait-time=29s",
+            "duration must be in the range [30s, 1h]",
+        ),
+        ("--force-delete-wait-time=2h", "duration must be in the range [30s, 1h]"),
+        (
+            "--cluster-unhealthy-threshold=1s",
+            "duration must be in the range [30s, 1h]",
+        ),
+        ("--enable-v1beta1-apis=false", "must be enabled"),
+        (
+            "--hub-api-burst=100",
+            "Options.HubBurst: Invalid value: 100: The burst limit",
+        ),
+        (
+            "--skipped-propagating-apis=a/b/c/d",
+            "--skipped-propagating-apis: invalid list of skipped for propagation APIs: failed to parse token: invalid \
+             parameter: a/b/c/d; write group,",
+        ),
+        (
+            "--allowed-propagating-apis=a/b/c/d",
+            "--allowed-propagating-apis: invalid list of allowed",
+        ),
+        (
+            "--skipped-propagating-namespaces=a,B_c",
+            "--skipped-propagating-namespaces: \"B_c\" is no name of a namespace",
+        ),
+        (
+            "--resource-changes-collection-duration=2m",
+            "duration must be in the range",
+        ),
+        ("--channel-bind-address=0", "members need an address"),
+        ("--channel-advertise-address=hub", "\"hub\" is not host:port"),
+    ];
+    for (flag, says) in table {
+        let error = parse(&[flag]).unwrap_err();
+        assert!(error.contains(says), "{flag}: {error}");
+    }
+}

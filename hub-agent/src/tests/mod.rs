@@ -1,0 +1,6 @@
+//! Tests of several stages together, and of controllers over an API server in memory.
+
+mod channel;
+mod membership;
+mod overrides;
+mod pipeline;

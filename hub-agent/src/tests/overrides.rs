@@ -1,0 +1,99 @@
+//! Overrides and their snapshots, as the controller keeps them on an API server in memory.
+
+use std::time::Duration;
+
+use fleet_api::{finalizers, labels, names::field_managers};
+use fleet_runtime::{
+    cache::Era, controller::Measures, health::Health, metrics::Metrics, shutdown::Tasks, writes::Writes,
+};
+use fleet_testkit::Server;
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{cache::family::Placements, overrides, writer::Writer};
+
+const OVERRIDE: &str = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceoverrides/wide";
+const SNAPSHOTS: &str = "clusterresourceoverridesnapshots";
+
+/// An agent that knows nothing but what the API server has. It ends with what this gives.
+async fn agent(server: &Server) -> (Tasks, DropGuard) {
+    let (client, metrics) = (server.client(), Metrics::new());
+    let mut tasks = Tasks::new(CancellationToken::new());
+    let placements = Placements::start(&client, &Era::default(), true, &mut tasks);
+    placements.synced(&Health::default()).await;
+    let context = overrides::Context {
+        stores: placements.overrides.clone(),
+        cluster: placements.cluster.clone(),
+        namespaced: placements.namespaced.clone(),
+        writer: Writer::new(client, Writes::new("hub", &metrics), field_managers::OVERRIDE),
+    };
+    let stop = CancellationToken::new();
+    let run = overrides::run(context, Measures::new(&metrics), stop.clone());
+    tasks.spawn_forever("overrides", run);
+    (tasks, stop.drop_guard())
+}
+
+async fn eventually(what: &str, check: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if check() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it does not come to this: {what}");
+}
+
+fn rules(value: &str) -> Value {
+    json!({
+        "clusterResourceSelectors": [{ "group": "", "version": "v1", "kind": "Namespace", "name": "app" }],
+        "policy": { "overrideRules": [{ "clusterSelector": {}, "jsonPatchOverrides": [
+            { "op": "add", "path": "/metadata/labels/a", "value": value } ] }] },
+    })
+}
+
+/// Name, and whether it is labelled as the latest.
+fn snapshots(server: &Server) -> Vec<(String, bool)> {
+    let one = |snapshot: &Value| {
+        let meta = &snapshot["metadata"];
+        let latest = meta["labels"][labels::IS_LATEST_SNAPSHOT] == labels::TRUE;
+        (meta["name"].as_str().unwrap_or_default().to_owned(), latest)
+    };
+    server.all(SNAPSHOTS).iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn a_snapshot_is_made_once_and_again_when_the_override_changes() {
+    let server = Server::new();
+    server.put(OVERRIDE, json!({ "spec": rules("one") }));
+    let first = [("wide-0".to_owned(), true)];
+    let second = [("wide-0".to_owned(), false), ("wide-1".to_owned(), true)];
+    let running = agent(&server).await;
+    eventually("a snapshot", || snapshots(&server) == first).await;
+    let held = server.get(OVERRIDE).unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(held, json!([finalizers::OVERRIDE]));
+
+    // A label is no other content, nor is another agent a reason; the change after it shows that both were looked at.
+    server.edit(OVERRIDE, |object| object["metadata"]["labels"] = json!({ "a": "b" }));
+    drop(running);
+    let _running = agent(&server).await;
+    server.edit(OVERRIDE, |object| object["spec"] = rules("two"));
+    eventually("one more snapshot", || snapshots(&server) == second).await;
+    let made = server
+        .writes()
+        .into_iter()
+        .filter(|write| write.method == "POST")
+        .count();
+    assert_eq!(made, 2);
+
+    // Somebody deletes the latest: it is made again.
+    server.delete(&format!(
+        "/apis/placement.kubernetes-fleet.io/v1beta1/{SNAPSHOTS}/wide-1"
+    ));
+    eventually("the snapshot again", || snapshots(&server) == second).await;
+
+    server.delete(OVERRIDE);
+    eventually("all of it gone", || {
+        snapshots(&server).is_empty() && server.get(OVERRIDE).is_none()
+    })
+    .await;
+}

@@ -1,0 +1,172 @@
+//! Update runs against an API server that fails, and agents that are killed.
+
+use fleet_api::{
+    annotations,
+    conditions::{self, Status, binding::Available},
+    placement::{BindingState, UpdateRunStatus},
+};
+use fleet_testkit::Fault;
+
+use super::*;
+
+const RUN: &str = "run";
+const STARTED: &str = "Detected the new changes on the resources and started the rollout process, resourceSnapshotIndex: 0, \
+                       updateRun: run";
+
+impl Hub {
+    /// A run of three clusters, one after the other.
+    async fn with_run() -> Self {
+        let hub = Self::new(&json!({ "strategy": { "type": "External" } })).await;
+        let stage = json!({ "name": "all", "labelSelector": {}, "maxConcurrency": 1 });
+        let strategy = json!({ "metadata": { "name": "strategy" }, "spec": { "stages": [stage] } });
+        hub.api.put("clusterstagedupdatestrategies", strategy);
+        let spec = json!({ "placementName": "crp", "stagedRolloutStrategyName": "strategy", "state": "Run" });
+        hub.api.put(
+            "clusterstagedupdateruns",
+            json!({ "metadata": { "name": RUN }, "spec": spec }),
+        );
+        hub.sync();
+        hub
+    }
+
+    /// Every stage once, whatever fails. Members answer at once.
+    async fn go(&self) {
+        let key = Key::cluster("crp");
+        _ = selection::pass(&self.selection, &key).await;
+        _ = scheduler::pass(&self.scheduler, &key).await;
+        _ = rollout::pass(&self.rollout, &key).await;
+        _ = updaterun::pass(&self.updates, &Key::cluster(RUN)).await;
+        for binding in self.ctx.family.bindings_of.keys(&key) {
+            _ = work::pass(&self.work, &binding).await;
+            _ = binding_rollup::pass(&self.bindings, &binding).await;
+        }
+        self.report();
+        for binding in self.ctx.family.bindings_of.keys(&key) {
+            _ = work::pass(&self.work, &binding).await;
+            _ = binding_rollup::pass(&self.bindings, &binding).await;
+        }
+        self.sync();
+        tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+        assert!(self.under_way() <= 1, "{:?}", self.ctx.family.bindings.all());
+    }
+
+    /// Clusters that have been started and are not available.
+    fn under_way(&self) -> usize {
+        let bindings = self.ctx.family.bindings.all();
+        let busy = bindings.iter().filter(|binding| {
+            let said = binding.status.as_ref().map(|status| status.conditions.as_slice());
+            let generation = binding.metadata.generation.unwrap_or_default();
+            binding.spec.state == BindingState::Bound
+                && !conditions::is_true(said.unwrap_or_default(), Available::TYPE, generation)
+        });
+        busy.count()
+    }
+
+    fn run_status(&self) -> UpdateRunStatus {
+        let run = self.api.get("clusterstagedupdateruns", RUN).unwrap();
+        serde_json::from_value(run["status"].clone()).unwrap_or_default()
+    }
+
+    fn has_ended(&self) -> bool {
+        let status = self.run_status();
+        let ended = conditions::find(&status.conditions, "Succeeded");
+        ended.is_some_and(|ended| {
+            assert_eq!(Status::of(ended), Status::True, "{status:?}");
+            true
+        })
+    }
+
+    async fn finish(&self) {
+        for _ in 0..60 {
+            if self.has_ended() {
+                return;
+            }
+            self.go().await;
+        }
+        panic!("it goes on for ever: {:?}", self.run_status());
+    }
+
+    /// Every cluster was updated, and says by whom.
+    fn check_end(&self) {
+        for cluster in CLUSTERS {
+            let binding = self.binding(cluster);
+            let signed = &binding.metadata.annotations.as_ref().unwrap()[annotations::UPDATE_RUN];
+            assert!(signed.starts_with("run/"), "{signed}");
+            assert_eq!(binding.metadata.generation, Some(2), "it is started once: {binding:?}");
+            let status = binding.status.as_ref().unwrap();
+            let started = conditions::find(&status.conditions, "RolloutStarted").unwrap();
+            assert_eq!(started.message, STARTED);
+        }
+        assert_eq!(self.api.all("clusterresourcesnapshots").0.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_costs_what_the_budget_says() {
+    let hub = Hub::with_run().await;
+    hub.finish().await;
+    hub.check_end();
+    let runs: Vec<_> = tally(&hub.api.writes())
+        .into_iter()
+        .filter(|write| write.contains("runs") || write.contains("bindings") || write.contains("snapshots"))
+        .collect();
+    assert_eq!(
+        runs,
+        [
+            "3 PATCH clusterresourcebindings",
+            "6 PATCH clusterresourcebindings/status",
+            "1 PATCH clusterschedulingpolicysnapshots/status",
+            "1 PATCH clusterstagedupdateruns",
+            "6 PATCH clusterstagedupdateruns/status",
+            "3 POST clusterresourcebindings",
+            "1 POST clusterresourcesnapshots",
+            "1 POST clusterschedulingpolicysnapshots",
+        ]
+    );
+    let next = Hub::start(hub.api.clone()).await;
+    for _ in 0..3 {
+        next.go().await;
+    }
+    let touched: Vec<_> = next.api.writes().into_iter().filter(|w| w.contains("runs")).collect();
+    assert_eq!(touched, Vec::<String>::new(), "it is never written again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_after_any_write_a_run_ends_the_same() {
+    for lost in [false, true] {
+        for writes in 0..30 {
+            let hub = Hub::with_run().await;
+            // From the next write on nothing is stored any more; or one is, and its answer is lost.
+            for method in ["POST", "PATCH", "PUT", "DELETE"] {
+                let fault = Fault::new("updateruns", 500).of(method).after(writes / 3);
+                let fault = if lost { fault.done_all_the_same() } else { fault };
+                hub.api.fail(fault);
+                let fault = Fault::new("clusterresourcebindings", 500).of(method).after(writes);
+                let fault = if lost { fault.done_all_the_same() } else { fault };
+                hub.api.fail(fault);
+            }
+            for _ in 0..12 {
+                hub.go().await;
+            }
+            hub.api.recover();
+            let next = Hub::start(hub.api.clone()).await;
+            drop(hub);
+            next.finish().await;
+            next.check_end();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_cannot_be_written_is_tried_again() {
+    for code in [409, 429, 500] {
+        let hub = Hub::with_run().await;
+        for _ in 0..2 {
+            hub.go().await;
+        }
+        hub.api
+            .fail(Fault::new("clusterresourcebindings", code).of("PATCH").times(3));
+        hub.finish().await;
+        hub.check_end();
+    }
+}

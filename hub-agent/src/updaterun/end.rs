@@ -1,0 +1,31 @@
+//! The end of a run: its approval requests go with it. Bindings keep what it has given them.
+
+use fleet_api::{finalizers, labels, names::field_managers, placement::Scope};
+use fleet_runtime::{Key, queue::Next};
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::UpdateRuns;
+use crate::{pipeline::Error, writer::Part};
+
+/// Deletes what belongs to a run that is being deleted, then lets go of it.
+pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::UpdateRun) -> Result<Next, Error> {
+    let ours = |held: &String| held == finalizers::UPDATE_RUN;
+    if !run.finalizers().iter().any(ours) {
+        return Ok(Next::Wait);
+    }
+    let writer = ctx.shared.writer.named(field_managers::UPDATE_RUN);
+    let selector = format!("{}={}", labels::TARGET_UPDATE_RUN, key.name());
+    writer
+        .delete_all::<S::ApprovalRequest>(key.namespace(), &selector, key)
+        .await?;
+    let body = |found: &S::UpdateRun| {
+        let rest: Vec<_> = found.finalizers().iter().filter(|held| !ours(held)).collect();
+        (rest.len() < found.finalizers().len()).then(|| json!({ "metadata": { "finalizers": rest } }))
+    };
+    let runs = &ctx.family.updates.runs;
+    writer.patch(runs, key, key, Part::Object, body).await?;
+    ctx.memory.measures.forget(key);
+    tracing::info!("Removed the run's approval requests");
+    Ok(Next::Wait)
+}

@@ -1,0 +1,162 @@
+//! The world of a run, as the stores have it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleet_api::{
+    annotations,
+    conditions::{self, binding::RolloutStarted, error_class::ErrorClass},
+    labels,
+    placement::{BindingStatus, Scope},
+};
+use fleet_core::{
+    overrides::{Cluster, choose::Lists},
+    updaterun::{Approval, Binding, Placement, PolicySnapshot, RecordedSnapshot, Run, snapshot_name},
+};
+use fleet_runtime::Key;
+use kube::{
+    Resource as _, ResourceExt as _,
+    core::object::{HasSpec as _, HasStatus as _},
+};
+
+use crate::{
+    cache::family::beside,
+    overrides,
+    pipeline::{Error, Pipeline, key_of},
+};
+
+/// What a run is decided from, held for as long as the decision takes.
+pub(super) struct Seen<S: Scope> {
+    pub(super) placement: Option<Arc<S::Placement>>,
+    policies: Vec<Arc<S::PolicySnapshot>>,
+    bindings: Vec<(Arc<S::Binding>, Option<BindingStatus>)>,
+    approvals: Vec<Arc<S::ApprovalRequest>>,
+    snapshot: Option<Arc<S::ResourceSnapshot>>,
+}
+
+impl<S: Scope> Seen<S> {
+    /// Everything about the run's `placement`.
+    pub(super) fn of(ctx: &Pipeline<S>, run: &Run<'_>, placement: &Key) -> Self {
+        let bindings = ctx.family.bindings_of.get(placement).into_iter();
+        let bindings = bindings.map(|binding| {
+            let ahead = ahead(ctx, &binding);
+            (binding, ahead)
+        });
+        let stages = run.status.stages_status.iter();
+        let tasks = stages.flat_map(|stage| {
+            stage
+                .before_stage_task_status
+                .iter()
+                .chain(&stage.after_stage_task_status)
+        });
+        let requests = tasks.filter(|task| !task.approval_request_name.is_empty());
+        let approvals = &ctx.family.updates.approvals;
+        let approvals = requests.filter_map(|task| approvals.get(&beside(placement, &task.approval_request_name)));
+        let snapshot = beside(placement, &snapshot_name(run));
+        let policies = ctx.family.policies_of.get(placement).into_iter();
+        Self {
+            placement: ctx.family.placements.get(placement),
+            policies: policies.filter(|p| p.meta().deletion_timestamp.is_none()).collect(),
+            bindings: bindings.collect(),
+            approvals: approvals.collect(),
+            snapshot: ctx.family.snapshots.get(&snapshot),
+        }
+    }
+
+    pub(super) fn placement(&self) -> Option<Placement<'_>> {
+        let placement = self.placement.as_ref();
+        placement.map(|placement| Placement::of(placement.meta(), placement.spec()))
+    }
+
+    pub(super) fn policies(&self) -> Vec<PolicySnapshot<'_>> {
+        let policies = self.policies.iter();
+        policies
+            .map(|policy| PolicySnapshot::of(policy.meta(), policy.spec(), policy.status()))
+            .collect()
+    }
+
+    pub(super) fn bindings(&self) -> Vec<Binding<'_>> {
+        let bindings = self.bindings.iter();
+        bindings
+            .map(|(binding, ahead)| Binding::of(binding.meta(), binding.spec(), ahead.as_ref().or(binding.status())))
+            .collect()
+    }
+
+    pub(super) fn approvals(&self) -> Vec<Approval<'_>> {
+        let approvals = self.approvals.iter();
+        approvals
+            .map(|request| Approval::of(request.meta(), request.spec(), request.status()))
+            .collect()
+    }
+
+    pub(super) fn snapshot(&self) -> Option<RecordedSnapshot<'_>> {
+        let live = self.snapshot.as_ref();
+        let live = live.filter(|s| s.meta().deletion_timestamp.is_none())?;
+        let owners = live.meta().owner_references.as_deref().unwrap_or_default();
+        let owner = owners.iter().find(|owner| owner.controller == Some(true));
+        Some(RecordedSnapshot {
+            placement_uid: owner.map(|owner| owner.uid.as_str()),
+        })
+    }
+
+    /// The clusters of its bindings.
+    pub(super) fn clusters(&self) -> Vec<&str> {
+        let clusters = self.bindings.iter();
+        clusters
+            .map(|(binding, _)| binding.spec().target_cluster.as_str())
+            .collect()
+    }
+}
+
+/// The status that a binding is about to get. What a run has stamped it with is in the stored one first.
+fn ahead<S: Scope>(ctx: &Pipeline<S>, binding: &S::Binding) -> Option<BindingStatus> {
+    let mut status = BindingStatus::clone(&*ctx.ahead(binding)?);
+    let stored = binding.status()?;
+    match conditions::find(&stored.conditions, RolloutStarted::TYPE) {
+        Some(started) => conditions::replace(&mut status.conditions, started.clone()),
+        None => _ = conditions::remove(&mut status.conditions, RolloutStarted::TYPE),
+    }
+    Some(status)
+}
+
+/// Whether a placement has snapshots of this index, and if so, whether one of them is their master.
+pub(super) fn group<S: Scope>(ctx: &Pipeline<S>, placement: &Key, index: &str) -> Option<bool> {
+    let mut group = ctx.family.snapshots_of.get(placement);
+    group.retain(|s| s.meta().deletion_timestamp.is_none());
+    group.retain(|s| s.labels().get(labels::RESOURCE_INDEX).is_some_and(|own| own == index));
+    let is_master = |s: &Arc<S::ResourceSnapshot>| {
+        let hash = s.annotations().get(annotations::RESOURCE_HASH);
+        hash.is_some_and(|hash| !hash.is_empty())
+    };
+    (!group.is_empty()).then(|| group.iter().any(is_master))
+}
+
+/// The overrides on each cluster for the resources of a group, or what is wrong with them.
+pub(super) fn overrides<S: Scope>(
+    ctx: &Pipeline<S>,
+    placement: &Key,
+    index: &str,
+    clusters: &[&str],
+) -> Result<BTreeMap<String, Result<Lists, String>>, Error> {
+    let texts = ctx.group_texts(placement, index);
+    let members: Vec<_> = clusters
+        .iter()
+        .map(|cluster| ctx.shared.members.get(&Key::cluster(*cluster)))
+        .collect();
+    let empty = BTreeMap::new();
+    let views: Vec<_> = clusters
+        .iter()
+        .zip(&members)
+        .map(|(name, member)| Cluster {
+            name,
+            labels: member.as_ref().map_or(&empty, |member| member.labels()),
+        })
+        .collect();
+    let user = &ctx.shared.user;
+    let scoped = |object: &_| user.is_cluster_scoped(object);
+    let lists = overrides::lists(&ctx.shared.overrides, &key_of(placement)?, &texts, &scoped, &views);
+    let named = clusters.iter().map(|cluster| (*cluster).to_owned());
+    let lists = lists
+        .into_iter()
+        .map(|list| list.map_err(|error| ErrorClass::User.prefix(error)));
+    Ok(named.zip(lists).collect())
+}

@@ -1,0 +1,236 @@
+//! Staged update runs: carries out what `fleet_core::updaterun` decides about one run.
+//!
+//! Watches runs, their strategies and approval requests, and placements with what belongs to them. Writes runs, approval
+//! requests, and the bindings of clusters whose turn has come. Nothing is polled: a run is looked at when something of it
+//! changes, and at the instant that the decision names.
+
+mod advance;
+mod approvals;
+mod end;
+mod gather;
+mod initialize;
+mod metrics;
+pub(crate) mod standing;
+
+use std::collections::HashMap;
+
+use fleet_api::{
+    finalizers,
+    names::field_managers,
+    patch,
+    placement::{Scope, UpdateRunStatus},
+};
+use fleet_core::{
+    session::recovery::Recovery,
+    updaterun::{Memory, On, Phase, Run, Told},
+};
+use fleet_runtime::{Key, controller, queue::Next};
+use kube::{
+    Resource as _, ResourceExt as _,
+    core::object::{HasSpec as _, HasStatus as _},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+pub(crate) use self::metrics::Measures;
+use crate::{
+    cache::{
+        family::{beside, concerned, parent},
+        runs::placement_of,
+    },
+    pipeline::{Error, Pipeline, Stage},
+    writer::{Part, record},
+};
+
+/// The update runs of one scope.
+pub(crate) type UpdateRuns<S> = Stage<S, RunMemory>;
+
+/// What is remembered of each run.
+pub(crate) struct RunMemory {
+    /// With the UID of the run: one of the same name that comes later is another one.
+    runs: Mutex<HashMap<Key, (String, Memory)>>,
+    measures: Measures,
+}
+
+impl RunMemory {
+    pub(crate) fn new(measures: Measures) -> Self {
+        Self {
+            runs: Mutex::default(),
+            measures,
+        }
+    }
+
+    fn of(&self, key: &Key, run: &Run<'_>) -> Memory {
+        let runs = self.runs.lock();
+        let known = runs.get(key).filter(|(uid, _)| uid == run.uid);
+        known.map(|(_, memory)| memory.clone()).unwrap_or_default()
+    }
+
+    fn keep(&self, key: &Key, run: &Run<'_>, memory: Memory) {
+        self.runs.lock().insert(key.clone(), (run.uid.to_owned(), memory));
+    }
+
+    fn forget(&self, key: &Key) {
+        self.runs.lock().remove(key);
+    }
+}
+
+/// The view that decisions take.
+fn view<S: Scope>(run: &S::UpdateRun) -> Run<'_> {
+    Run::of(run.meta(), run.spec(), run.status())
+}
+
+/// What may let a run go on.
+pub(crate) async fn feed<S: Scope>(ctx: &UpdateRuns<S>) {
+    let queue = || ctx.queue.clone();
+    let of_placement = |key: Option<Key>| waiting(ctx, key);
+    tokio::join!(
+        controller::feed(ctx.family.updates.runs.subscribe(), queue(), |change| {
+            let matters = change.differs(|run| {
+                let meta = run.meta();
+                (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some())
+            });
+            matters.then(|| change.key.clone())
+        }),
+        controller::feed(ctx.family.updates.approvals.subscribe(), queue(), |change| {
+            let request = change.object();
+            let run = beside(&change.key, &request.spec().parent_stage_rollout);
+            ctx.family.updates.runs.get(&run).map(|_| run)
+        }),
+        controller::feed(ctx.family.updates.strategies.subscribe(), queue(), |change| {
+            let runs = ctx.family.updates.runs_by.get(&change.key).into_iter();
+            let runs = runs.filter(|run| view::<S>(run).phase() == Phase::Uninitialized);
+            runs.map(|run| Key::of(&*run)).collect::<Vec<_>>()
+        }),
+        controller::feed(ctx.family.bindings.subscribe(), queue(), |change| {
+            let owners = concerned(change).into_iter();
+            owners.flat_map(|owner| of_placement(Some(owner))).collect::<Vec<_>>()
+        }),
+        controller::feed(ctx.family.placements.subscribe(), queue(), |change| {
+            let matters = change.differs(|p| {
+                let meta = p.meta();
+                (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some())
+            });
+            of_placement(matters.then(|| change.key.clone()))
+        }),
+        controller::feed(ctx.family.policies.subscribe(), queue(), |change| of_placement(parent(
+            &**change.object()
+        ))),
+        controller::feed(ctx.family.snapshots.subscribe(), queue(), |change| of_placement(
+            parent(&**change.object())
+        )),
+        // What was held back for a cluster goes on.
+        controller::feed(ctx.shared.internals.subscribe(), queue(), |change| {
+            let matters = change.differs(|imc| Recovery::of(imc.metadata.annotations.as_ref()));
+            let on = matters.then(|| ctx.family.bindings_on.get(&change.key.name().to_owned()));
+            let owners = on.into_iter().flatten().filter_map(|binding| parent(&*binding));
+            owners.flat_map(|owner| of_placement(Some(owner))).collect::<Vec<_>>()
+        }),
+        moved(ctx),
+    );
+}
+
+/// What the hub knows of bindings before it is stored.
+async fn moved<S: Scope>(ctx: &UpdateRuns<S>) {
+    loop {
+        let placement = ctx.signals.moved().await;
+        for run in waiting(ctx, Some(placement)) {
+            ctx.queue.add(run);
+        }
+    }
+}
+
+/// The runs of a placement for which something can happen.
+fn waiting<S: Scope>(ctx: &Pipeline<S>, placement: Option<Key>) -> Vec<Key> {
+    let runs = placement.map(|key| ctx.family.updates.runs_of.get(&key));
+    let waits = |run: &S::UpdateRun| matches!(view::<S>(run).phase(), Phase::Uninitialized | Phase::Active);
+    let runs = runs.into_iter().flatten().filter(|run| waits(run));
+    runs.map(|run| Key::of(&*run)).collect()
+}
+
+#[tracing::instrument(name = "updaterun", level = "error", skip_all, fields(run = %key))]
+pub(crate) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Next, Error> {
+    let Some(run) = ctx.family.updates.runs.get(key) else {
+        ctx.memory.forget(key);
+        ctx.memory.measures.forget(key);
+        return Ok(Next::Wait);
+    };
+    if run.meta().deletion_timestamp.is_some() {
+        ctx.memory.forget(key);
+        return end::pass(ctx, key, &run).await;
+    }
+    if !ctx.is_served() || !ctx.shared.settings.update_runs {
+        return Ok(Next::Wait);
+    }
+    match view::<S>(&run).phase() {
+        Phase::Finished | Phase::Idle => {
+            ctx.memory.forget(key);
+            hold(ctx, key).await?;
+            Ok(Next::Wait)
+        }
+        Phase::Uninitialized => {
+            hold(ctx, key).await?;
+            initialize::pass(ctx, key).await
+        }
+        Phase::Active => advance::pass(ctx, key).await,
+    }
+}
+
+/// Our finalizer: its approval requests go with a run.
+async fn hold<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Result<(), Error> {
+    let body = |found: &S::UpdateRun| {
+        let held = found.finalizers().iter().any(|f| f == finalizers::UPDATE_RUN);
+        if held || found.meta().deletion_timestamp.is_some() {
+            return None;
+        }
+        let mut list = found.finalizers().to_vec();
+        list.push(finalizers::UPDATE_RUN.to_owned());
+        Some(json!({ "metadata": { "finalizers": list } }))
+    };
+    let (runs, writer) = (
+        &ctx.family.updates.runs,
+        ctx.shared.writer.named(field_managers::UPDATE_RUN),
+    );
+    writer.patch(runs, key, key, Part::Object, body).await?;
+    Ok(())
+}
+
+/// Writes a run's status, which was decided about `run`. False if the run is another by now.
+async fn write_status<S: Scope>(
+    ctx: &Pipeline<S>,
+    key: &Key,
+    run: &S::UpdateRun,
+    status: &UpdateRunStatus,
+) -> Result<bool, Error> {
+    let mut overtaken = true;
+    let body = |found: &S::UpdateRun| {
+        if found.meta().resource_version != run.meta().resource_version {
+            return Ok(None);
+        }
+        overtaken = false;
+        patch::between_statuses(&found.status().cloned().unwrap_or_default(), status)
+    };
+    let runs = &ctx.family.updates.runs;
+    let placement = placement_of::<S>(run);
+    ctx.shared
+        .writer
+        .try_patch(runs, key, &placement, Part::Status, body)
+        .await?;
+    Ok(!overtaken)
+}
+
+/// Records Events.
+fn tell<S: Scope>(ctx: &Pipeline<S>, run: &S::UpdateRun, events: &[Told]) {
+    let (recorder, scope) = (&ctx.shared.events, Pipeline::<S>::scope());
+    for told in events {
+        match &told.on {
+            On::Run => record(recorder, scope, run, &told.event),
+            On::Approval(name) => {
+                let request = ctx.family.updates.approvals.get(&beside(&Key::of(run), name));
+                if let Some(request) = request {
+                    record(recorder, scope, &*request, &told.event);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Reads past the caches: one whose watch fails may be old, which matters before anything is destroyed, and one of a hub
+//! that went back in time is ahead.
+
+use std::sync::Arc;
+
+use fleet_api::guard;
+use fleet_runtime::{
+    Key,
+    cache::Store,
+    client::{answered, is_not_found},
+};
+use kube::{
+    api::{DynamicObject, GetParams, ListParams},
+    core::{ObjectList, ObjectMeta, PartialObjectMeta, Request as Path},
+};
+
+use super::{Failure, WriteError, Writer, Written, failed, path};
+
+impl Writer {
+    /// The metadata of an object as the API server has it now; none if it is gone.
+    pub(crate) async fn metadata<K: Written>(&self, key: &Key) -> Result<Option<ObjectMeta>, WriteError> {
+        let request = path::<K>(key)
+            .get_metadata(key.name(), &GetParams::default())
+            .map_err(kube::Error::BuildRequest);
+        match answered(async { self.client.request::<PartialObjectMeta<K>>(request?).await }).await {
+            Ok(object) => Ok(Some(object.metadata)),
+            Err(source) if is_not_found(&source) => Ok(None),
+            Err(source) => Err(failed::<K>("read", key, source)),
+        }
+    }
+
+    /// Whether the API server has an object, whatever the stores say.
+    pub(crate) async fn exists<K: Written>(&self, key: &Key) -> Result<bool, WriteError> {
+        let request = path::<K>(key)
+            .get(key.name(), &GetParams::default())
+            .map_err(kube::Error::BuildRequest);
+        match answered(async { self.client.request_text(request?).await }).await {
+            Ok(_) => Ok(true),
+            Err(source) if is_not_found(&source) => Ok(false),
+            Err(source) => Err(failed::<K>("read", key, source)),
+        }
+    }
+
+    /// Reads an object past the cache, into the cache; none if it is gone.
+    pub(crate) async fn read<K: Written>(&self, store: &Store<K>, key: &Key) -> Result<Option<Arc<K>>, Failure> {
+        // Of before the question: what comes meanwhile is another one.
+        let before = store.get(key);
+        let request = path::<K>(key)
+            .get(key.name(), &GetParams::default())
+            .map_err(kube::Error::BuildRequest);
+        let decode = |text: String| guard::decode::<K>(&text).map_err(kube::Error::SerdeError);
+        match answered(async { self.client.request_text(request?).await.and_then(decode) }).await {
+            Ok(object) => Ok(Some(store.wrote(object))),
+            Err(error) if is_not_found(&error) => {
+                // Gone for the API server: gone for us, whatever the watch has shown so far.
+                if let Some(old) = before {
+                    store.deleted(key, old.meta().uid.as_deref());
+                }
+                Ok(None)
+            }
+            Err(error) => Err(Failure::of(&error)),
+        }
+    }
+
+    /// Whether the API server has any object of a kind with these labels now.
+    pub(crate) async fn any<K: Written>(&self, namespace: &str, labels: &str) -> Result<bool, WriteError> {
+        let one = ListParams::default().labels(labels).limit(1);
+        let request = Path::new(K::url_path(&(), Some(namespace)))
+            .list_metadata(&one)
+            .map_err(kube::Error::BuildRequest);
+        match answered(async {
+            self.client
+                .request::<ObjectList<PartialObjectMeta<DynamicObject>>>(request?)
+                .await
+        })
+        .await
+        {
+            Ok(list) => Ok(!list.items.is_empty()),
+            Err(source) => Err(failed::<K>("list", &Key::namespaced(namespace, labels), source)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_kind_that_is_not_served_is_no_object_that_is_gone() {
+        let answer = |reason: &str, details| {
+            let status =
+                json!({ "status": "Failure", "code": 404, "message": "m", "reason": reason, "details": details });
+            let status: Status = serde_json::from_value(status).unwrap();
+            is_not_found(&kube::Error::Api(Box::new(status)))
+        };
+        assert!(answer("NotFound", json!({ "name": "a", "kind": "configmaps" })));
+        assert!(!answer("NotFound", json!({ "kind": "gizmos" })), "the CRD is not there");
+        assert!(!answer("NotFound", json!(null)));
+        assert!(
+            !answer("404 page not found", json!(null)),
+            "an API server that has just started"
+        );
+    }
+}
