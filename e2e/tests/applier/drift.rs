@@ -127,13 +127,12 @@ fn drift_that_the_server_calls_invalid_is_found_by_comparing_everything() {
         let resume = json!({"spec": {"suspend": false}});
         jobs.patch("j", &PatchParams::default(), &Patch::Merge(&resume)).await?;
         let degraded = |work: &fleet_api::placement::Work| reasons(work, "Applied") == ["FoundDriftsInDegradedMode"];
-        let drifted = site.until_work("degraded", degraded).await?;
         let label = "/spec/template/metadata/labels/v";
-        ensure!(
-            drifts(&drifted, 0).iter().any(|(path, ..)| path == label),
-            "{:?}",
-            drifts(&drifted, 0)
-        );
+        // A look between the two changes compares the object that it read before them; the next one sees the label.
+        site.until_work("degraded, by its label", |work| {
+            degraded(work) && drifts(work, 0).iter().any(|(path, ..)| path == label)
+        })
+        .await?;
         // The same under ReportDiff: found, but not reported as the Work sees it.
         site.patch(&json!({"spec": {"applyStrategy": {"type": "ReportDiff", "whenToApply": null}}}))
             .await?;
