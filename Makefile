@@ -18,6 +18,8 @@ E2E_THREADS := --test-threads 6
 # nobody else around.
 BREAKS_THE_FLEET := (binary(guides) + (binary(scheduling) & test(basics::)) + binary(membership_faults) + binary(placement_faults) + binary(rollout_faults) + binary(applier_faults) + binary(migration) + binary(restore) + binary(launcher) + binary(launcher_faults))
 NEXTEST := .ci/nextest
+# Built with the unit tests: of one package alone, cargo would choose other features and build everything once more.
+SCENARIOS := $(NEXTEST) --workspace
 # Tests that passed only at their second try, which only CI gives them.
 FLAKY := $(or $(CARGO_TARGET_DIR),target)/flaky.txt
 
@@ -49,10 +51,10 @@ unit: need-cargo $(TOOLS)/bin/cargo-nextest ## tests that need no cluster
 
 e2e: build $(TOOLS)/bin/cargo-nextest ## scenarios and faults on real control planes
 	@echo "── end-to-end tests"
-	@$(NEXTEST) -p fleet-e2e --no-run
-	@$(FLEET_LOCAL) run --members 3 -- bash -euc '$(NEXTEST) -p fleet-e2e -E "binary(api)"; $(FLEET_LOCAL) agents; $(NEXTEST) $(E2E_THREADS) -p fleet-e2e -E "kind(test) - binary(api) - $(BREAKS_THE_FLEET)"'
+	@$(SCENARIOS) --no-run
+	@$(FLEET_LOCAL) run --members 3 -- bash -euc '$(SCENARIOS) -E "binary(api)"; $(FLEET_LOCAL) agents; $(SCENARIOS) $(E2E_THREADS) -E "package(fleet-e2e) & kind(test) - binary(api) - $(BREAKS_THE_FLEET)"'
 	@echo "── tests that break what others share, on a fleet of their own"
-	@$(FLEET_LOCAL) run --members 2 -- bash -euc '$(NEXTEST) -p fleet-e2e -E "binary(launcher) + binary(launcher_faults)"; $(FLEET_LOCAL) agents; $(NEXTEST) -p fleet-e2e -E "$(BREAKS_THE_FLEET) - binary(launcher) - binary(launcher_faults)"'
+	@$(FLEET_LOCAL) run --members 2 -- bash -euc '$(SCENARIOS) -E "binary(launcher) + binary(launcher_faults)"; $(FLEET_LOCAL) agents; $(SCENARIOS) -E "$(BREAKS_THE_FLEET) - binary(launcher) - binary(launcher_faults)"'
 
 bench: need-cargo need-go ## figures, as ratios and request counts
 	@cargo build --locked --profile bench-fast --workspace --bins
