@@ -3,6 +3,7 @@
 //! No client, no runtime, no clock: what is known, the time and anything random come in as values, and the answer is
 //! data that carries its reason. The agents carry it out.
 
+pub mod admission;
 pub mod apply;
 pub mod envelope;
 pub mod membership;

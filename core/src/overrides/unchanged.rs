@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::admission::paths;
+
 /// Whether `after` still is the object that `before` was.
 ///
 /// # Errors
@@ -13,25 +15,21 @@ use serde_json::{Map, Value};
 pub(super) fn check(before: &Value, after: &Value) -> Result<(), &'static str> {
     let differs = |key: &str| before.get(key) != after.get(key);
     if !after.is_object() || differs("apiVersion") || differs("kind") {
-        return Err("cannot override typeMeta fields");
+        return Err(paths::TYPE_META);
     }
     let Some(metadata) = after.get("metadata").and_then(Value::as_object) else {
-        return Err("cannot override field metadata");
+        return Err(paths::METADATA);
     };
     let none = Map::new();
     let known = before.get("metadata").and_then(Value::as_object).unwrap_or(&none);
     let mut keys = known.keys().chain(metadata.keys());
-    if keys.any(|key| !is_free(key) && known.get(key) != metadata.get(key)) {
-        return Err("cannot override metadata fields except annotations and labels");
+    if keys.any(|key| !paths::is_free(key) && known.get(key) != metadata.get(key)) {
+        return Err(paths::OTHER_METADATA);
     }
     if differs("status") {
-        return Err("cannot override status fields");
+        return Err(paths::STATUS);
     }
     Ok(())
-}
-
-fn is_free(key: &str) -> bool {
-    matches!(key, "labels" | "annotations")
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
+use crate::admission::names::qualified_name;
+use crate::membership::validate::label_value;
+
 /// A label selector that has been checked. The empty one matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector {
@@ -25,34 +28,38 @@ enum Test {
     DoesNotExist,
 }
 
-/// Why a label selector cannot be used.
+/// Why a label selector cannot be used, in the words of Kubernetes' own libraries.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSelector {
     /// The operator is none of the four.
     #[error("{0:?} is not a valid label selector operator")]
     Operator(String),
     /// `In` and `NotIn` compare with something.
-    #[error("label selector operator {operator} on key {key:?} needs at least one value")]
-    NoValues {
-        /// The operator as written.
-        operator: String,
-        /// The key that it is about.
-        key: String,
-    },
+    #[error("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")]
+    NoValues,
     /// `Exists` and `DoesNotExist` compare with nothing.
-    #[error("label selector operator {operator} on key {key:?} takes no values")]
-    Values {
-        /// The operator as written.
-        operator: String,
+    #[error("values: Invalid value: {0:?}: values set must be empty for exists and does not exist")]
+    Values(Vec<String>),
+    /// No label can have this key, so the selector cannot mean what it says.
+    #[error("key: Invalid value: {key:?}: {why}")]
+    Key {
+        /// The key.
+        key: String,
+        /// Why none.
+        why: String,
+    },
+    /// No label can have this value.
+    #[error("values[{index}][{key}]: Invalid value: {value:?}: {why}")]
+    Value {
+        /// Which of the values.
+        index: usize,
         /// The key that it is about.
         key: String,
+        /// The value.
+        value: String,
+        /// Why none.
+        why: String,
     },
-    /// No label can have this key, so the selector cannot mean what it says.
-    #[error("{0:?} is not a valid label key")]
-    Key(String),
-    /// No label can have this value.
-    #[error("{0:?} is not a valid label value")]
-    Value(String),
 }
 
 impl Selector {
@@ -86,20 +93,11 @@ impl Requirement {
     fn new(expression: &LabelSelectorRequirement) -> Result<Self, BadSelector> {
         let LabelSelectorRequirement { key, operator, values } = expression;
         let values = values.clone().unwrap_or_default();
-        let no_values = || BadSelector::NoValues {
-            operator: operator.clone(),
-            key: key.clone(),
-        };
         let test = match operator.as_str() {
-            "In" | "NotIn" if values.is_empty() => return Err(no_values()),
+            "In" | "NotIn" if values.is_empty() => return Err(BadSelector::NoValues),
             "In" => Test::In(values),
             "NotIn" => Test::NotIn(values),
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                return Err(BadSelector::Values {
-                    operator: operator.clone(),
-                    key: key.clone(),
-                });
-            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => return Err(BadSelector::Values(values)),
             "Exists" => Test::Exists,
             "DoesNotExist" => Test::DoesNotExist,
             other => return Err(BadSelector::Operator(other.into())),
@@ -108,13 +106,23 @@ impl Requirement {
     }
 
     fn checked(self) -> Result<Self, BadSelector> {
-        if !is_key(&self.key) {
-            return Err(BadSelector::Key(self.key));
+        let why = qualified_name(&self.key);
+        if !why.is_empty() {
+            let why = why.join("; ");
+            return Err(BadSelector::Key { key: self.key, why });
         }
-        if let Test::In(values) | Test::NotIn(values) = &self.test
-            && let Some(bad) = values.iter().find(|value| !value.is_empty() && !is_name(value))
-        {
-            return Err(BadSelector::Value(bad.clone()));
+        if let Test::In(values) | Test::NotIn(values) = &self.test {
+            for (index, value) in values.iter().enumerate() {
+                let why = label_value(value);
+                if !why.is_empty() {
+                    return Err(BadSelector::Value {
+                        index,
+                        key: self.key.clone(),
+                        value: value.clone(),
+                        why: why.join("; "),
+                    });
+                }
+            }
         }
         Ok(self)
     }
@@ -128,32 +136,6 @@ impl Requirement {
             Test::DoesNotExist => value.is_none(),
         }
     }
-}
-
-/// A qualified name: `[dns-subdomain/]name`.
-fn is_key(key: &str) -> bool {
-    let (prefix, name) = key
-        .rsplit_once('/')
-        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let dns_label = |label: &str| {
-        !label.is_empty()
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
-    is_name(name) && prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(dns_label))
-}
-
-fn is_name(name: &str) -> bool {
-    let alphanumeric = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    name.len() <= 63
-        && alphanumeric(name.bytes().next())
-        && alphanumeric(name.bytes().last())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
 impl fmt::Display for Selector {
@@ -238,25 +220,43 @@ mod tests {
                 "a",
                 "In",
                 &[],
-                r#"label selector operator In on key "a" needs at least one value"#,
+                "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty",
             ),
             (
                 "a",
                 "Exists",
                 &["x"],
-                r#"label selector operator Exists on key "a" takes no values"#,
+                r#"values: Invalid value: ["x"]: values set must be empty for exists and does not exist"#,
             ),
-            ("a b", "Exists", &[], r#""a b" is not a valid label key"#),
-            ("-/a", "Exists", &[], r#""-/a" is not a valid label key"#),
-            ("", "Exists", &[], r#""" is not a valid label key"#),
-            ("a", "In", &["b c"], r#""b c" is not a valid label value"#),
+            (
+                "a b",
+                "Exists",
+                &[],
+                r#"key: Invalid value: "a b": name part must consist of"#,
+            ),
+            (
+                "-/a",
+                "Exists",
+                &[],
+                r#"key: Invalid value: "-/a": prefix part a lowercase RFC 1123"#,
+            ),
+            (
+                "",
+                "Exists",
+                &[],
+                r#"key: Invalid value: "": name part must be non-empty; name part must"#,
+            ),
+            (
+                "a",
+                "In",
+                &["x", "b c"],
+                r#"values[1][a]: Invalid value: "b c": a valid label must be"#,
+            ),
         ] {
-            assert_eq!(
-                Selector::new(&expression(key, operator, values))
-                    .unwrap_err()
-                    .to_string(),
-                text
-            );
+            let error = Selector::new(&expression(key, operator, values))
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with(text), "{error}");
         }
         assert!(Selector::new(&expression(&long, "Exists", &[])).is_err());
         assert!(Selector::new(&expression("example.com/a_b.c", "In", &["", "x"])).is_ok());

@@ -146,7 +146,7 @@ fn a_bad_policy_changes_no_binding_and_says_why() {
         ),
         (
             required(&json!([{"labelSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}])),
-            "the scheduling policy is invalid: label selector operator In on key \"a\" needs at least one value",
+            "the scheduling policy is invalid: values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty",
         ),
     ] {
         let mut hub = hub(None);
