@@ -56,6 +56,9 @@ pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
 /// Secret without it is somebody else's to keep fresh.
 pub const RENEW_TOKEN: &str = "kubernetes-fleet.io/renew-token";
 
+/// On member namespaces: who the member is to the hub's API server, a user's or group's name, or
+/// `system:serviceaccount:<namespace>:<name>`. Written by the hub agent, read by the chart's guard rails.
+pub const MEMBER_IDENTITY: &str = "kubernetes-fleet.io/member-identity";
 /// On InternalMemberClusters: the address of the hub's channel. Written by the hub agent, read by the member.
 pub const CHANNEL_ENDPOINT: &str = "kubernetes-fleet.io/channel-endpoint";
 /// On InternalMemberClusters: the CA of the hub's channel, base64 of PEM. Written by the hub agent, read by the member.

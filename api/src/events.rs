@@ -330,11 +330,14 @@ events! {
 
 // Ours.
 events! {
-    /// On webhook configurations that KubeFleet has left.
+    /// On webhook configurations and admission policies that KubeFleet has left.
     pub enum WebhookConfigurationEvent from "hub-agent" {
         LeftByKubeFleet { effect: String } => Warning "LeftByKubeFleet"
             "left by KubeFleet's hub agent: {effect}; delete this object, or start the hub agent with \
              --remove-kubefleet-webhooks (chart: removeKubeFleetWebhooks)";
+        PolicyLeftByKubeFleet { command: String } => Warning "LeftByKubeFleet"
+            "left by KubeFleet's hub agent, and still in force: the policies of this release do what it does; to remove it, \
+             run {command}";
         Removed => Normal "RemovedAfterKubeFleet" "left by KubeFleet's hub agent; removed as the hub agent was told";
     }
 }

@@ -1,5 +1,6 @@
 //! What the charts make of their values. Needs helm and the agents' programs, and no cluster.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -235,6 +236,109 @@ async fn each_chart_brings_the_crds_of_its_cluster_and_keeps_them() -> Result<()
         let empty = Chart::at(&helm, name, folder.path().to_owned()).render(&values).await;
         let complaint = empty.err().map(|error| format!("{error:#}")).unwrap_or_default();
         ensure!(complaint.contains("has no CRDs in files/crds"), "{name}: {complaint}");
+    }
+    Ok(())
+}
+
+/// The policies of the hub's chart with these values, by name.
+async fn policies(values: &Value) -> Result<BTreeMap<String, Value>> {
+    let helm = binaries::find_or_build_helm().await?;
+    let rendered = Chart::new(&helm, "hub-agent").render(values).await?;
+    let found = rendered.objects.into_iter();
+    let found: Vec<_> = found.filter(|o| o["kind"] == "ValidatingAdmissionPolicy").collect();
+    let name = |policy: &Value| policy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    Ok(found.into_iter().map(|policy| (name(&policy), policy)).collect())
+}
+
+#[tokio::test]
+async fn each_policy_comes_and_goes_with_its_value() -> Result<()> {
+    let rails = ["crds", "memberclusters", "namespaces", "resources"].map(|word| format!("fleet-guard-rail-{word}"));
+    let rails: Vec<&str> = rails.iter().map(String::as_str).collect();
+    let manager = [
+        "deny-pods-and-replicasets-outside-reserved-namespaces",
+        "deny-serviceaccounts-and-tokenrequests-in-reserved-namespaces",
+    ];
+    let new = policies(&json!({})).await?;
+    let has = |found: &BTreeMap<String, Value>, names: &[&str]| names.iter().all(|name| found.contains_key(*name));
+    let lacks = |found: &BTreeMap<String, Value>, names: &[&str]| names.iter().all(|name| !found.contains_key(*name));
+    ensure!(has(&new, &rails) && has(&new, &["fleet-hub-workload", "fleet-membercluster"]));
+    ensure!(lacks(&new, &manager) && lacks(&new, &["fleet-hub-pdbs", "fleet-membercluster-labels"]));
+    for (values, come, go) in [
+        (json!({ "enableGuardRail": false }), &[][..], &rails[..]),
+        (json!({ "enableWorkload": true }), &[], &["fleet-hub-workload"]),
+        (json!({ "enablePDBs": false }), &["fleet-hub-pdbs"], &[]),
+        (
+            json!({ "denyModifyMemberClusterLabels": true }),
+            &["fleet-membercluster-labels"],
+            &[],
+        ),
+        (json!({ "enableAdmissionPolicyManager": true }), &manager, &[]),
+    ] {
+        let found = policies(&values).await?;
+        let others = new.keys().filter(|name| !go.contains(&name.as_str())).count();
+        ensure!(
+            has(&found, come) && lacks(&found, go) && found.len() == others + come.len(),
+            "{values}: {:?}",
+            found.keys()
+        );
+    }
+    // Nothing that the hub or the agent needs to start is in the way of either when a rule cannot be evaluated.
+    for (name, policy) in new
+        .iter()
+        .filter(|(name, _)| name.contains("guard-rail") || name.contains("hub-"))
+    {
+        ensure!(policy["spec"]["failurePolicy"] == "Ignore", "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn kubefleets_policy_manager_is_rendered_as_it_writes_it_or_refused_in_its_words() -> Result<()> {
+    let (pods, accounts) = (
+        "deny-pods-and-replicasets-outside-reserved-namespaces",
+        "deny-serviceaccounts-and-tokenrequests-in-reserved-namespaces",
+    );
+    let expression = |policy: &Value| policy["spec"]["validations"][0]["expression"].clone();
+    let found = policies(&json!({ "enableAdmissionPolicyManager": true })).await?;
+    let reserved = r#"(request.namespace.startsWith("fleet-")) || (request.namespace.startsWith("kube-"))"#;
+    let requesters = r#"(request.userInfo.username == "system:kube-scheduler") || (request.userInfo.username == "system:kube-controller-manager") || ("system:nodes" in request.userInfo.groups) || ("system:masters" in request.userInfo.groups) || ("kubeadm:cluster-admins" in request.userInfo.groups) || ("system:serviceaccounts" in request.userInfo.groups)"#;
+    ensure!(expression(&found[pods]) == reserved, "{:#}", found[pods]);
+    let both = format!("(!({reserved})) || ({requesters})");
+    ensure!(expression(&found[accounts]) == both, "{:#}", found[accounts]);
+    ensure!(found[pods]["metadata"]["labels"]["app.kubernetes.io/component"] == "admission-policy-manager");
+
+    let configured = |config: &str| {
+        let data = json!({ "file": config });
+        json!({
+            "enableAdmissionPolicyManager": true, "admissionPolicyManagerConfigName": "file", "additionalConfigData": data,
+        })
+    };
+    let second = "denyServiceAccountsAndTokenRequestsInReservedNamespaces";
+    let one = format!(
+        "unknown: 1\n{second}:\n  reservednamespaceprefixes: [x-]\n  WhitelistedUsernames: [u]\n  whitelistedUserGroups: [g]\n"
+    );
+    let found = policies(&configured(&one)).await?;
+    ensure!(!found.contains_key(pods), "a generator that is not named");
+    let both = format!(
+        r#"(!((request.namespace.startsWith("x-")))) || ({requesters} || (request.userInfo.username == "u") || ("g" in request.userInfo.groups))"#
+    );
+    ensure!(expression(&found[accounts]) == both, "{:#}", found[accounts]);
+    ensure!(
+        !policies(&configured("{}")).await?.contains_key(accounts),
+        "none is named"
+    );
+
+    let what = "one of the admission policy generators is invalid";
+    let nothing = json!({ "enableAdmissionPolicyManager": true, "admissionPolicyManagerConfigName": "file" });
+    for (values, says) in [
+        (nothing, "ERROR: admissionPolicyManagerConfigName is set but additionalConfigData is empty; must provide admission policy manager configuration data".to_owned()),
+        (configured(&format!("{second}: {{}}")), format!("{what}: at least one prefix must be specified")),
+        (configured(&format!("{second}: {{ reservedNamespacePrefixes: [Fleet_] }}")), format!("{what}: prefix contains illegal characters; only lowercase alphanumeric characters and hyphens are allowed")),
+        (configured(&format!("{second}: {{ reservedNamespacePrefixes: [a], whitelistedUsernames: ['a\"b'] }}")), format!("{what}: invalid string literals: string literal contains illegal characters for a CEL expression")),
+        (configured("a: b: c"), "has no YAML".to_owned()),
+    ] {
+        let refused = policies(&values).await.err().map(|error| format!("{error:#}"));
+        ensure!(refused.as_ref().is_some_and(|text| text.contains(&says)), "{says}: {refused:?}");
     }
     Ok(())
 }

@@ -279,6 +279,10 @@ webhooks:
     rules: [{ apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [nothings] }]
 "#;
 
+/// What its policy manager leaves.
+const POLICY: &str = "deny-pods-and-replicasets-outside-reserved-namespaces";
+const POLICIES: &str = include_str!("../testdata/kubefleet/policies.yaml");
+
 #[test]
 fn webhooks_that_would_refuse_the_new_agent_are_dealt_with_before_it_comes() {
     scenario("webhooks", |ctx| async move {
@@ -314,6 +318,23 @@ fn webhooks_that_would_refuse_the_new_agent_are_dealt_with_before_it_comes() {
             site.kubectl
                 .fails(&["get", "-n", NAMESPACE, "service", "fleetwebhook"])
                 .await?;
+            // Policies of the names that ours have: Helm takes nothing over, so somebody has to delete them.
+            site.kubectl.apply(POLICIES).await?;
+            let manager = ["--reuse-values", "--set", "enableAdmissionPolicyManager=true"];
+            let refused = site.upgrade("hub-agent", &manager).await?;
+            let refused = refused.err().context("this was let through")?;
+            let left = [
+                format!("validatingadmissionpolicy/{POLICY}"),
+                format!("validatingadmissionpolicybinding/{POLICY}-binding"),
+            ];
+            let delete = format!("kubectl delete {}", left.join(" "));
+            ensure!(refused.contains(&delete), "{refused}");
+            site.kubectl.ok(&["delete", &left[0], &left[1]]).await?;
+            for again in [&manager[..], &["--reuse-values"]] {
+                let outcome = site.upgrade("hub-agent", again).await?;
+                ensure!(outcome == Ok(()), "{again:?}: {outcome:?}");
+            }
+            site.kubectl.ok(&["get", &left[0], &left[1]]).await?;
             Ok(())
         })
         .await
@@ -325,6 +346,7 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
     scenario("left", |ctx| async move {
         let kubectl = ctx.kubectl("hub")?;
         kubectl.apply(WEBHOOKS).await?;
+        kubectl.apply(POLICIES).await?;
         let log = ctx.fleet().log_path(HUB_AGENT);
         let outcome = with_hub_flags(ctx.fleet(), &["--enable-guard-rail=true"], async || {
             let warning = format!(
@@ -335,9 +357,14 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
             wait::until_log(&log, &warning).await?;
             wait::until_log(
                 &log,
-                "--enable-guard-rail is ignored: nothing but RBAC keeps users from changing Fleet's own objects",
+                "--enable-guard-rail=true is ignored: set the chart value enableGuardRail: true",
             )
             .await?;
+            let warning = format!(
+                "left by KubeFleet's hub agent, and still in force: the policies of this release do what it does; to remove it, \
+                 run kubectl delete validatingadmissionpolicybinding/{POLICY}-binding validatingadmissionpolicy/{POLICY}"
+            );
+            wait::until_log(&log, &warning).await?;
             let events = Events::about(&ctx, None, "ValidatingWebhookConfiguration", LEFT).await?;
             events.until("LeftByKubeFleet", &["fleetwebhook"]).await?;
             kubectl.ok(&["get", "validatingwebhookconfiguration", LEFT]).await?;
@@ -356,6 +383,7 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
         kubectl
             .ok(&["delete", "validatingwebhookconfiguration", LEFT, "--ignore-not-found"])
             .await?;
+        kubectl.ok_with(&["delete", "-f", "-"], POLICIES).await?;
         kubectl
             .ok(&[
                 "delete",

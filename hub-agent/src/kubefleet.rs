@@ -1,5 +1,6 @@
-//! Webhook configurations that KubeFleet's hub agent writes when it runs. They belong to no release, so that they outlive
-//! its chart, and refuse every Pod and ReplicaSet of the hub as soon as their Service is gone.
+//! What KubeFleet's hub agent writes when it runs and no release owns, so that it outlives its chart: webhook
+//! configurations, which refuse every Pod and ReplicaSet of the hub as soon as their Service is gone, and the admission
+//! policies of its policy manager, which stay in force whatever our chart says.
 
 use fleet_api::{
     events::{Event as _, WebhookConfigurationEvent},
@@ -7,7 +8,7 @@ use fleet_api::{
 };
 use fleet_runtime::{events::Recorder, logs};
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
@@ -23,6 +24,13 @@ const VALIDATING: [&str; 2] = [
     "fleet-guard-rail-webhook-configuration",
 ];
 const MUTATING: [&str; 1] = ["fleet-mutating-webhook-configuration"];
+/// The policies of its policy manager. A binding has the name and `-binding`; without one a policy does nothing.
+const POLICIES: [&str; 2] = [
+    "deny-pods-and-replicasets-outside-reserved-namespaces",
+    "deny-serviceaccounts-and-tokenrequests-in-reserved-namespaces",
+];
+/// Our chart makes policies of the same names, with this label.
+const OF_A_CHART: &str = "helm.sh/chart";
 
 /// One webhook: its name, what happens when it cannot be reached, and where it is.
 type Hook<'a> = (&'a str, Option<&'a str>, &'a WebhookClientConfig);
@@ -60,6 +68,30 @@ pub(crate) async fn look(client: &Client, events: &Recorder, remove: bool) {
     }
     for name in MUTATING {
         look_for::<MutatingWebhookConfiguration>(client, events, name, remove).await;
+    }
+    for name in POLICIES {
+        look_for_policy(client, events, name).await;
+    }
+}
+
+/// They are named and never removed: somebody wanted what they do, which is not what webhooks without a server do.
+async fn look_for_policy(client: &Client, events: &Recorder, name: &str) {
+    let binding = format!("{name}-binding");
+    match Api::<ValidatingAdmissionPolicyBinding>::all(client.clone())
+        .get_opt(&binding)
+        .await
+    {
+        Ok(Some(found)) if !found.labels().contains_key(OF_A_CHART) => {
+            let command =
+                format!("kubectl delete validatingadmissionpolicybinding/{binding} validatingadmissionpolicy/{name}");
+            let event = WebhookConfigurationEvent::PolicyLeftByKubeFleet { command };
+            tracing::warn!("ValidatingAdmissionPolicyBinding {binding}: {}", event.message());
+            record(events, Scope::Cluster, &found, &event);
+        }
+        Ok(_) => {}
+        Err(error) => {
+            tracing::warn!(name, error = %logs::chain(&error), "Could not look for what KubeFleet has left");
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_api::annotations::{CHANNEL_CA, CHANNEL_ENDPOINT};
+use fleet_api::annotations::{CHANNEL_CA, CHANNEL_ENDPOINT, MEMBER_IDENTITY};
 use fleet_api::cluster::{ClusterState, InternalMemberCluster, InternalMemberClusterSpec, MemberCluster};
 use fleet_api::events::MemberClusterEvent as Event;
 use fleet_api::names::{ClusterName, ClusterNameError};
@@ -61,6 +61,13 @@ pub enum Step {
         /// Its name.
         name: String,
     },
+    /// Write to it who the member is.
+    IdentifyNamespace {
+        /// Its name.
+        name: String,
+        /// See [`MEMBER_IDENTITY`].
+        identity: String,
+    },
     /// Create the Role.
     CreateRole(Box<Role>),
     /// Replace the Role's rules.
@@ -90,7 +97,10 @@ impl Step {
     /// from what the Role grants.
     pub fn stage(&self) -> u8 {
         match self {
-            Self::PatchMember { .. } | Self::CreateNamespace(_) | Self::LabelNamespace { .. } => 1,
+            Self::PatchMember { .. }
+            | Self::CreateNamespace(_)
+            | Self::LabelNamespace { .. }
+            | Self::IdentifyNamespace { .. } => 1,
             Self::CreateRole(_) | Self::UpdateRole(_) => 2,
             _ => Self::LAST_STAGE,
         }
@@ -99,7 +109,7 @@ impl Step {
     /// What to tell people once it is done.
     pub fn event(&self) -> Option<Event> {
         match self {
-            Self::PatchMember { .. } | Self::PatchInternal { spec: None, .. } => None,
+            Self::PatchMember { .. } | Self::IdentifyNamespace { .. } | Self::PatchInternal { spec: None, .. } => None,
             Self::CreateNamespace(_) => Some(Event::NamespaceCreated),
             Self::LabelNamespace { .. } => Some(Event::NamespacePatched),
             Self::CreateRole(_) => Some(Event::RoleCreated),
@@ -165,11 +175,12 @@ pub fn plan(world: &World<'_>, settings: &Settings) -> Result<Vec<Step>, Blocked
         None => steps.push(Step::CreateNamespace(Box::new(Namespace {
             metadata: ObjectMeta {
                 labels: fleet_label(),
+                annotations: Some([(MEMBER_IDENTITY.to_owned(), user(&subject))].into()),
                 ..owned_by_member(cluster.namespace(), None)
             },
             ..Namespace::default()
         }))),
-        Some(found) => steps.extend(keep_namespace(found, mc, &cluster)?),
+        Some(found) => steps.extend(keep_namespace(found, mc, &cluster, user(&subject))?),
     }
 
     let rules = rules(&cluster, settings);
@@ -231,14 +242,23 @@ pub fn plan(world: &World<'_>, settings: &Settings) -> Result<Vec<Step>, Blocked
 }
 
 /// What an existing namespace needs. Adopting somebody else's would mean deleting it one day, with whatever is in it.
-fn keep_namespace(found: &Namespace, mc: &MemberCluster, cluster: &ClusterName) -> Result<Option<Step>, Blocked> {
+fn keep_namespace(
+    found: &Namespace,
+    mc: &MemberCluster,
+    cluster: &ClusterName,
+    identity: String,
+) -> Result<Option<Step>, Blocked> {
     let metadata = &found.metadata;
     if metadata.deletion_timestamp.is_some() {
         return Err(Blocked::NamespaceTerminating(cluster.namespace()));
     }
     let label = metadata.labels.as_ref().and_then(|l| l.get(labels::IS_FLEET_RESOURCE));
     if label.is_some_and(|value| value == labels::TRUE) {
-        return Ok(None);
+        let written = metadata.annotations.as_ref().and_then(|a| a.get(MEMBER_IDENTITY));
+        return Ok((written != Some(&identity)).then(|| Step::IdentifyNamespace {
+            name: cluster.namespace(),
+            identity,
+        }));
     }
     let is_owner = |o: &OwnerReference| o.kind == "MemberCluster" && Some(&o.uid) == mc.metadata.uid.as_ref();
     if metadata.owner_references.iter().flatten().any(is_owner) {
@@ -329,6 +349,14 @@ pub fn subject(identity: &Subject, cluster: &ClusterName) -> Result<Subject, Blo
             namespace: Some(said(&identity.namespace).unwrap_or_else(|| cluster.namespace())),
         }),
         other => Err(Blocked::IdentityKind(other.to_owned())),
+    }
+}
+
+/// The subject as the API server names whoever makes a request: by it the guard rails know a member.
+fn user(subject: &Subject) -> String {
+    match &subject.namespace {
+        Some(namespace) => format!("system:serviceaccount:{namespace}:{}", subject.name),
+        None => subject.name.clone(),
     }
 }
 

@@ -91,6 +91,8 @@ pub async fn start_hub_agent_with(
         "channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}},
         // Concerns managed members only, of which a local fleet has none.
         "denyModifyMemberClusterLabels": true,
+        // Scenarios about what is selected of workloads of the hub's own, and about who writes their status.
+        "hubWorkloadNamespaces": ["contents-*", "endpoints-*", "report-workload-*"],
         // Off in a new release; a right that single scenarios need and others go without.
         "reportBack": {"originalResource": true},
     });

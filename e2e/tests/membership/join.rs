@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
+use fleet_api::annotations;
 use fleet_api::cluster::{ClusterState, MemberCluster};
+use fleet_e2e::agents;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::members::{Member, of, of_agent};
 use fleet_e2e::wait;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -34,6 +37,10 @@ fn a_new_member_cluster_gets_everything_once_and_says_so() {
 
         let hub = ctx.hub().await?;
         let namespace = Api::<Namespace>::all(hub.clone()).get(&member.namespace()).await?;
+        // By which the guard rails know it.
+        let identity = namespace.annotations().get(annotations::MEMBER_IDENTITY).cloned();
+        let account = format!("system:serviceaccount:{}:{}", agents::NAMESPACE, member.account);
+        ensure!(identity == Some(account), "{identity:?}");
         let owners = namespace.metadata.owner_references.unwrap_or_default();
         ensure!(
             owners.iter().any(|o| Some(&o.uid) == mc.metadata.uid.as_ref()),
@@ -126,6 +133,10 @@ fn the_members_own_token_reads_its_namespace_and_nothing_else() {
                 "can watch another's {kind}"
             );
             ensure!(!may("patch", kind, member.namespace()).await, "can write {kind}");
+            // Left to RBAC: no policy tells one member's account from another's.
+            for verb in ["create", "update", "patch", "delete"] {
+                ensure!(!may(verb, kind, other.namespace()).await, "can {verb} another's {kind}");
+            }
         }
         ensure!(!may("get", "secrets", member.namespace()).await, "can read Secrets");
         ensure!(!may("create", "events", member.namespace()).await, "can write Events");

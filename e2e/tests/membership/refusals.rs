@@ -99,14 +99,14 @@ fn taints_are_refused_in_kubefleets_words() {
 #[test]
 fn labels_of_managed_members_are_not_for_users_to_change() {
     scenario("labels", |ctx| async move {
-        let (managed, own) = (
-            Member::create(&ctx, "managed").await?,
-            Member::create(&ctx, "own").await?,
-        );
-        let annotations = json!({"fleet.azure.com/managed": "true"});
-        managed
-            .patch(&json!({"metadata": {"annotations": annotations, "labels": {"region": "east"}}}))
-            .await?;
+        let own = Member::create(&ctx, "own").await?;
+        // Such a member is one from its creation on.
+        let managed = Member::named(&ctx, &ctx.name("managed"));
+        let metadata = json!({
+            "name": managed.name, "annotations": {"fleet.azure.com/managed": "true"}, "labels": {"region": "east"},
+        });
+        let mc = json!({"metadata": metadata, "spec": {"identity": {"kind": "User", "name": "nobody"}}});
+        ctx.create::<MemberCluster>("hub", serde_json::from_value(mc)?).await?;
         // Somebody who may change MemberClusters, and is not an administrator.
         let name = ctx.name("user");
         let account = json!({"metadata": {"name": name}});

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet_api::{
+    annotations,
     cluster::{InternalMemberCluster, MemberCluster},
     labels,
     names::{ClusterName, Scope},
@@ -178,6 +179,11 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
             }
         }
         Step::LabelNamespace { name } => label_namespace(ctx, key, name).await?,
+        Step::IdentifyNamespace { name, identity } => {
+            let patch = json!({ "metadata": { "annotations": { annotations::MEMBER_IDENTITY: identity } } });
+            let (store, object) = (&caches.namespaces, Key::cluster(name.clone()));
+            writer.patch(store, &object, key, Part::Object, |_| Some(patch)).await?;
+        }
         Step::CreateRole(role) | Step::UpdateRole(role) => {
             let (object, make) = (Key::of(role.as_ref()), || Some(raw(role.as_ref())));
             writer.apply(&caches.roles, &object, key, make).await?;

@@ -86,39 +86,37 @@ impl AcceptedArgs {
         let set = |given: &Option<String>, name: &str, instead: &str| {
             given.as_ref().map(|_| format!("--{name} is ignored: {instead}"))
         };
-        let pdbs = (self.enable_pdbs == Some(false))
-            .then(|| "--enable-pdbs=false is ignored: PodDisruptionBudgets on the hub are not refused".to_owned());
+        // The API server does it by policies, with no agent involved; so whoever sets the flag has to set the value.
+        let policy = |given: Option<bool>, name: &str, value: &str| {
+            given.map(|on| format!("--{name}={on} is ignored: set the chart value {value}: {on}"))
+        };
         let lines = [
             on(
                 self.enable_webhook,
                 "enable-webhook",
                 &format!("there are no webhooks; {POLICIES}"),
             ),
-            on(
-                self.enable_guard_rail,
-                "enable-guard-rail",
-                "nothing but RBAC keeps users from changing Fleet's own objects",
-            ),
+            policy(self.enable_guard_rail, "enable-guard-rail", "enableGuardRail"),
             set(
                 &self.whitelisted_users,
                 "whitelisted-users",
-                "there are no guard rails to except users from",
+                "set the chart value whitelistedUsers",
             ),
-            on(
+            policy(
                 self.deny_modify_member_cluster_labels,
                 "deny-modify-member-cluster-labels",
-                "set the chart value denyModifyMemberClusterLabels, which installs a policy",
+                "denyModifyMemberClusterLabels",
             ),
-            pdbs,
-            on(
+            policy(self.enable_pdbs, "enable-pdbs", "enablePDBs"),
+            policy(
                 self.enable_admission_policy_manager,
                 "enable-admission-policy-manager",
-                "no policies are made beside those of the chart",
+                "enableAdmissionPolicyManager",
             ),
             set(
                 &self.admission_policy_manager_config,
                 "admission-policy-manager-config",
-                "no policies are made beside those of the chart",
+                "set the chart values admissionPolicyManagerConfigName and additionalConfigData",
             ),
             on(
                 self.use_cert_manager,

@@ -52,13 +52,16 @@ fn flags_for_safety_that_do_nothing_say_so_in_a_line_each() {
         );
     }
     // What is switched off, or is as it would be anyway, is missed by nobody.
-    let none = [
-        "--enable-webhook=false",
-        "--enable-guard-rail=false",
-        "--enable-pdbs",
-        "--max-fleet-size=50",
-    ];
+    let none = ["--enable-webhook=false", "--max-fleet-size=50"];
     assert_eq!(parse(&none).unwrap().ignored(), [""; 0]);
+    // What the chart's policies do is theirs to do, on or off.
+    for (flag, value) in [
+        ("--enable-guard-rail=false", "enableGuardRail: false"),
+        ("--enable-pdbs", "enablePDBs: true"),
+    ] {
+        let lines = parse(&[flag]).unwrap().ignored();
+        assert!(lines.len() == 1 && lines[0].ends_with(value), "{flag}: {lines:?}");
+    }
 }
 
 #[test]

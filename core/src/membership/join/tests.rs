@@ -54,6 +54,11 @@ impl Hub {
                     let labels = namespace.metadata.labels.get_or_insert_default();
                     labels.insert(labels::IS_FLEET_RESOURCE.into(), "true".into());
                 }
+                Step::IdentifyNamespace { identity, .. } => {
+                    let namespace = self.namespace.as_mut().expect("exists");
+                    let annotations = namespace.metadata.annotations.get_or_insert_default();
+                    annotations.insert(MEMBER_IDENTITY.into(), identity);
+                }
                 Step::CreateRole(role) | Step::UpdateRole(role) => self.role = Some(*role),
                 Step::CreateRoleBinding(binding)
                 | Step::UpdateRoleBinding(binding)
@@ -68,6 +73,14 @@ impl Hub {
                 }
             }
         }
+    }
+}
+
+impl Hub {
+    /// Who the guard rails take for the member.
+    fn identity(&self) -> Option<&str> {
+        let annotations = self.namespace.as_ref()?.metadata.annotations.as_ref()?;
+        annotations.get(MEMBER_IDENTITY).map(String::as_str)
     }
 }
 
@@ -221,6 +234,7 @@ fn the_identity_follows_the_member_cluster() {
     hub.carry_out(&mut mc, steps);
     let stored = hub.role_binding.clone().expect("there").subjects.expect("one")[0].clone();
     assert_eq!(stored.namespace.as_deref(), Some("fleet-member-c1"));
+    assert_eq!(hub.identity(), Some("system:serviceaccount:fleet-member-c1:u"));
     assert_eq!(hub.plan(&mc, &settings()), Ok(vec![]));
     hub.role_binding.as_mut().expect("there").role_ref.name = "other".into();
     let steps = hub.plan(&mc, &settings()).expect("no obstacle");
@@ -228,6 +242,22 @@ fn the_identity_follows_the_member_cluster() {
         matches!(steps.as_slice(), [Step::ReplaceRoleBinding(_)]),
         "a roleRef cannot be changed"
     );
+}
+
+/// Namespaces of older releases have none, and then nobody is kept out.
+#[test]
+fn a_namespace_says_whose_it_is_from_the_first_write_on() {
+    let (mut hub, mut mc) = joined(&settings());
+    assert_eq!(hub.identity(), Some("u"));
+    hub.namespace.as_mut().expect("there").metadata.annotations = None;
+    let steps = hub.plan(&mc, &settings()).expect("no obstacle");
+    assert!(
+        matches!(steps.as_slice(), [Step::IdentifyNamespace { .. }]) && steps[0].event().is_none(),
+        "{steps:?}"
+    );
+    hub.carry_out(&mut mc, steps);
+    assert_eq!(hub.identity(), Some("u"));
+    assert_eq!(hub.plan(&mc, &settings()), Ok(vec![]));
 }
 
 #[test]
