@@ -37,6 +37,8 @@ type Hook<'a> = (&'a str, Option<&'a str>, &'a WebhookClientConfig);
 
 /// A configuration of either kind.
 trait Configuration: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync {
+    /// The webhooks of it that are KubeFleet's. Ours may stand under the same names; each has a condition, and none of
+    /// KubeFleet's has.
     fn hooks(&self) -> Vec<Hook<'_>>;
 }
 
@@ -46,6 +48,7 @@ macro_rules! configuration {
             fn hooks(&self) -> Vec<Hook<'_>> {
                 let hooks = self.webhooks.iter().flatten();
                 hooks
+                    .filter(|hook| hook.match_conditions.iter().flatten().next().is_none())
                     .map(|hook| {
                         (
                             hook.name.as_str(),
@@ -99,8 +102,8 @@ async fn look_for<K: Configuration>(client: &Client, events: &Recorder, name: &s
     let api = Api::<K>::all(client.clone());
     let kind = K::kind(&());
     let found = match api.get_opt(name).await {
-        Ok(Some(found)) => found,
-        Ok(None) => return,
+        Ok(Some(found)) if !found.hooks().is_empty() => found,
+        Ok(_) => return,
         Err(error) => {
             tracing::warn!(%kind, name, error = %logs::chain(&error), "Could not look for what KubeFleet has left");
             return;
@@ -180,5 +183,20 @@ mod tests {
             ),
             "{message}"
         );
+    }
+
+    #[test]
+    fn our_own_webhooks_under_the_same_name_are_left_alone() {
+        let mut hook = json!({
+            "name": "fleet.resourceplacement.validating", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {}, "matchConditions": [{ "name": "changed", "expression": "true" }],
+        });
+        let found = |hook: &serde_json::Value| {
+            let found = json!({ "metadata": { "name": VALIDATING[0] }, "webhooks": [hook] });
+            serde_json::from_value::<ValidatingWebhookConfiguration>(found).unwrap()
+        };
+        assert!(found(&hook).hooks().is_empty());
+        hook["matchConditions"] = json!(null);
+        assert_eq!(found(&hook).hooks().len(), 1);
     }
 }

@@ -34,7 +34,10 @@ fn works(version: &str, namespace: &str) -> String {
 pub(crate) fn rows() -> Vec<Row> {
     let imc = "cluster.kubernetes-fleet.io/v1beta1, Kind=InternalMemberCluster/";
     let status = json!({ "status": { "conditions": [] } });
-    let work = json!({ "metadata": { "name": "w" }, "spec": {} });
+    let work = |version: &str| {
+        let version = format!("placement.kubernetes-fleet.io/{version}");
+        json!({ "apiVersion": version, "kind": "Work", "metadata": { "name": "w" }, "spec": {} })
+    };
     let status_of = |member: &str| format!("{}/status", internal("v1beta1", member));
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let role = json!({ "metadata": { "name": "r" }, "rules": [] });
@@ -97,21 +100,21 @@ pub(crate) fn rows() -> Vec<Row> {
                 "cluster.kubernetes-fleet.io/v1, Kind=InternalMemberCluster/",
                 "fleet-member-east/east",
             ),
-        DEV.creates(&works("v1beta1", "fleet-member-west"), work.clone())
+        DEV.creates(&works("v1beta1", "fleet-member-west"), work("v1beta1"))
             .refused(
                 "placement.kubernetes-fleet.io/v1beta1, Kind=Work/",
                 "fleet-member-west/w",
             ),
-        DEV.creates(&works("v1", "fleet-member-west"), work.clone())
+        DEV.creates(&works("v1", "fleet-member-west"), work("v1"))
             .refused("placement.kubernetes-fleet.io/v1, Kind=Work/", "fleet-member-west/w"),
-        WEST.creates(&works("v1beta1", "fleet-member-west"), work.clone()),
+        WEST.creates(&works("v1beta1", "fleet-member-west"), work("v1beta1")),
         // Its own conversation, and nothing else.
         WEST.creates(&core("fleet-member-west", "secrets"), named("s"))
             .refused("/v1, Kind=Secret/", "fleet-member-west/s"),
-        DEV.creates(&works("v1beta1", "fleet-system"), work.clone())
+        DEV.creates(&works("v1beta1", "fleet-system"), work("v1beta1"))
             .refused("placement.kubernetes-fleet.io/v1beta1, Kind=Work/", "fleet-system/w"),
-        DEV.creates(&works("v1beta1", "team"), work.clone()),
-        DEV.creates(&works("v1beta1", "default"), work.clone()),
+        DEV.creates(&works("v1beta1", "team"), work("v1beta1")),
+        DEV.creates(&works("v1beta1", "default"), work("v1beta1")),
         // KubeFleet's second generated policy, with a configuration of its own.
         DEV.creates(&core("locked-1", "serviceaccounts"), named("a"))
             .says(accounts),
@@ -131,7 +134,7 @@ pub(crate) fn rows() -> Vec<Row> {
     for who in OPERATORS {
         rows.push(who.creates(&core("kube-system", "secrets"), named("s")));
         rows.push(who.merges(&status_of("east"), status.clone()));
-        rows.push(who.creates(&works("v1beta1", "fleet-member-east"), work.clone()));
+        rows.push(who.creates(&works("v1beta1", "fleet-member-east"), work("v1beta1")));
     }
     rows
 }

@@ -12,6 +12,7 @@ const REMOVED: &str = "no user is allowed to remove all fleet pre-fixed annotati
 
 fn member(name: &str, annotations: &Value) -> Value {
     json!({
+        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster",
         "metadata": { "name": name, "annotations": annotations },
         "spec": { "identity": { "kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io" } },
     })
