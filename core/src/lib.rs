@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod apply;
 pub mod envelope;
+pub mod explain;
 pub mod membership;
 pub mod overrides;
 pub mod report_back;

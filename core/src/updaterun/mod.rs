@@ -37,6 +37,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use advance::{advance, snapshot_name};
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
+pub(crate) use number::duration;
 pub use restamp::restamp;
 pub use stages::Members;
 pub use step::{ApprovalWrite, BindingAction, BindingWrite, Content, NewApproval, On, Put, Stamp, Step, Told};

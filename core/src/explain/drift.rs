@@ -1,0 +1,111 @@
+//! Who changed a field on a member: what the object's managed fields say.
+
+use fleet_api::placement::{PatchDetail, ResourceIdentifier};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+
+use super::fleet::Fleet;
+use crate::apply::prepare::FIELD_MANAGER;
+
+/// The drifts of an object in words: field, both values, and who did it if the live object is known.
+pub(super) fn words(fleet: &Fleet<'_>, cluster: &str, id: &ResourceIdentifier, drifts: &[PatchDetail]) -> String {
+    let Some(first) = drifts.first() else {
+        return String::new();
+    };
+    let live = fleet.live.iter().find(|live| {
+        live.cluster == cluster
+            && live.kind == id.kind
+            && live.meta.name.as_deref() == Some(&id.name)
+            && live.meta.namespace.as_deref().unwrap_or_default() == id.namespace
+    });
+    let who = live.and_then(|live| manager(live.meta, &first.path));
+    let who = who.map(|who| format!(", by {who}")).unwrap_or_default();
+    let more = match drifts.len() {
+        1 => String::new(),
+        count => format!(", and {} more", count - 1),
+    };
+    format!(
+        "{} is {} on the member and {} on the hub{who}{more}",
+        first.path,
+        shown(&first.value_in_member),
+        shown(&first.value_in_hub),
+    )
+}
+
+fn shown(value: &str) -> &str {
+    if value.is_empty() { "absent" } else { value }
+}
+
+/// The field manager, other than the member agent, that last wrote the field at a JSON pointer.
+pub fn manager<'a>(meta: &'a ObjectMeta, path: &str) -> Option<&'a str> {
+    let segments: Vec<String> = path
+        .split('/')
+        .skip(1)
+        .map(|segment| segment.replace("~1", "/").replace("~0", "~"))
+        .collect();
+    let entries = meta.managed_fields.iter().flatten();
+    let owners = entries.filter(|entry| {
+        let fields = entry.fields_v1.as_ref();
+        entry.manager.as_deref() != Some(FIELD_MANAGER)
+            && entry.subresource.is_none()
+            && fields.is_some_and(|fields| owns(&fields.0, &segments))
+    });
+    let last = owners.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+    last.manager.as_deref()
+}
+
+/// Whether a set of fields has the field. Items of lists are named by their keys there and by their place in a path, so
+/// any item counts.
+fn owns(fields: &Value, path: &[String]) -> bool {
+    let (Some(fields), [segment, rest @ ..]) = (fields.as_object(), path) else {
+        return path.is_empty();
+    };
+    if fields.keys().all(|key| key == ".") {
+        return true; // Owned as a whole.
+    }
+    if let Some(child) = fields.get(&format!("f:{segment}")) {
+        return owns(child, rest);
+    }
+    let is_item = segment.bytes().all(|byte| byte.is_ascii_digit());
+    let item = |key: &&String| key.starts_with("k:") || key.starts_with("v:") || key.starts_with("i:");
+    is_item && fields.iter().any(|(key, child)| item(&key) && owns(child, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn meta() -> ObjectMeta {
+        let entry = |manager: &str, minute: u32, fields: Value| {
+            json!({
+                "manager": manager, "operation": "Update", "time": format!("2026-01-01T00:{minute:02}:00Z"),
+                "fieldsType": "FieldsV1", "fieldsV1": fields,
+            })
+        };
+        serde_json::from_value(json!({"managedFields": [
+            entry("work-api-agent", 30, json!({"f:spec": {"f:replicas": {}}})),
+            entry("kubectl-scale", 10, json!({"f:spec": {"f:replicas": {}}})),
+            entry("hpa", 20, json!({"f:spec": {"f:replicas": {}}})),
+            entry("sidecar", 5, json!({"f:spec": {"f:containers": {"k:{\"name\":\"a\"}": {".": {}, "f:image": {}}}}})),
+            entry("labeller", 5, json!({"f:metadata": {"f:labels": {".": {}, "f:example.com/team": {}}}})),
+        ]}))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_last_manager_of_a_field_that_is_not_the_fleet_did_it() {
+        let meta = meta();
+        for (path, who) in [
+            ("/spec/replicas", Some("hpa")),
+            ("/spec/containers/0/image", Some("sidecar")),
+            ("/spec/containers/0/command", None),
+            ("/metadata/labels/example.com~1team", Some("labeller")),
+            ("/spec/paused", None),
+        ] {
+            assert_eq!(manager(&meta, path), who, "{path}");
+        }
+        assert_eq!(manager(&ObjectMeta::default(), "/spec/replicas"), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! What is wrong, why, what it holds back, and what to type next: for `kubectl fleet why` and `status`, the dashboard, Events.
+//!
+//! From objects of the hub ([`Fleet`]) to a [`Chain`] of steps: the first that is not done has a cause in words and a
+//! command. Where the scheduler, the rollout or an applier has left its reason it is used; where it can be found out again
+//! (affinity, taints, heartbeats) the same code that decides is asked, so that the answer is about now.
+//!
+//! ```text
+//! placement ─► cluster ─┬─► scheduling ─► affinity        reasons: a line for every reason of the API
+//!     run ──────┘       ├─► rollout                       refusals, selectors, aborts: words of messages
+//!                       ├─► manifest ─► drift
+//!  eviction, object     └─► member
+//! ```
+
+mod aborts;
+mod affinity;
+mod chain;
+mod cluster;
+mod drift;
+mod eviction;
+mod fleet;
+mod manifest;
+mod member;
+mod names;
+mod object;
+mod orphans;
+mod placement;
+mod reasons;
+mod refusals;
+mod rollout;
+mod run;
+mod scheduling;
+mod selectors;
+#[cfg(test)]
+mod tests;
+
+pub use chain::{Cause, Chain, Note, Step, Verdict};
+pub use cluster::placement_on;
+pub use drift::manager;
+pub use eviction::{eviction, never as budget_never_allows};
+pub use fleet::{Agent, Approval, Binding, Fleet, Live, Placement, Policy, Run, View};
+pub use member::member;
+pub use object::{Lineage, object};
+pub use orphans::on as orphans_on;
+pub use placement::placement;
+pub use reasons::{Meaning, meaning};
+pub use run::run;
