@@ -5,9 +5,10 @@ use crate::harness::{Ctx, Made};
 use crate::placements::{Crp, Placement, Rp, core_selector, furnished, whole_namespace};
 use crate::played::{Act, Cast};
 use crate::wait;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use fleet_api::conditions;
 use fleet_api::kind::Kind;
-use fleet_api::placement::{ClusterScoped, Namespaced, Scope, UpdateRunStatus};
+use fleet_api::placement::{ClusterScoped, ClusterUpdatingStatus, Namespaced, Scope, UpdateRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -119,20 +120,39 @@ impl<S: Scope> Story<S> {
 
     /// A strategy with these stages.
     pub async fn strategy(&self, stages: &Value) -> Result<()> {
-        self.create::<S::UpdateStrategy>("strategy", json!({ "stages": stages }))
-            .await?;
+        self.another_strategy("strategy", stages).await?;
         Ok(())
+    }
+
+    /// A strategy beside that one; gives its name.
+    pub async fn another_strategy(&self, word: &str, stages: &Value) -> Result<String> {
+        self.create::<S::UpdateStrategy>(word, json!({ "stages": stages }))
+            .await
     }
 
     /// A run of the placement by that strategy.
     pub async fn run(&self, word: &str, more: &Value) -> Result<String> {
+        self.run_called(&self.ctx.name(word), more).await
+    }
+
+    /// A run of this very name.
+    pub async fn run_called(&self, name: &str, more: &Value) -> Result<String> {
         let spec = json!({
             "placementName": self.placement.name,
             "stagedRolloutStrategyName": self.ctx.name("strategy"),
             "state": "Run",
         });
-        self.create::<S::UpdateRun>(word, fleet_api::patch::applied(spec, more))
+        self.create_called::<S::UpdateRun>(name.to_owned(), fleet_api::patch::applied(spec, more))
             .await
+    }
+
+    /// Edits what a run says, as somebody would who may write its status.
+    pub async fn tamper(&self, run: &str, edit: impl FnOnce(&mut Value)) -> Result<()> {
+        let runs = self.runs().await?;
+        let mut object = runs.get(run).await?;
+        edit(&mut object.data["status"]);
+        runs.replace_status(run, &PostParams::default(), &object).await?;
+        Ok(())
     }
 
     /// The runs beside the placement.
@@ -207,6 +227,27 @@ impl<S: Scope> Story<S> {
         runs.delete(run, &DeleteParams::default()).await?;
         wait::until_gone(runs, run).await
     }
+}
+
+/// Whether every cluster of a run was started once, and never more than `max` of a stage were under way at a time, by the
+/// times that the run says. Its conditions have whole seconds.
+pub fn within(status: &UpdateRunStatus, max: usize) -> Result<()> {
+    for stage in &status.stages_status {
+        let time = |cluster: &ClusterUpdatingStatus, type_: &str| {
+            let condition = conditions::find(&cluster.conditions, type_);
+            condition.map(|condition| condition.last_transition_time.0)
+        };
+        for cluster in &stage.clusters {
+            let at = time(cluster, "Started");
+            let others = stage.clusters.iter().filter(|other| {
+                let ended = time(other, "Succeeded");
+                time(other, "Started").is_some_and(|began| Some(began) <= at) && ended.is_none_or(|end| Some(end) > at)
+            });
+            let count = others.count();
+            ensure!(count <= max, "{count} at once, not {max}: {stage:?}");
+        }
+    }
+    Ok(())
 }
 
 fn status(run: &DynamicObject) -> Result<UpdateRunStatus> {

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::clusters::{self, Flight};
 use super::deletion::{self, Begin};
 use super::initialize::{by_cluster, drop_waits_of_approvals};
+use super::spans::{Moment, Spans};
 use super::standing::Wish;
 use super::state::{self, ClusterEntry as _, Pen, StageEntry as _};
 use super::step::{Content, Step, sentence};
@@ -45,6 +46,9 @@ pub(super) struct Pass<'a> {
     pub(super) signature: &'a Signature,
     pub(super) memory: Memory,
     pub(super) step: Step,
+    at: Moment,
+    /// What was measured in this pass.
+    spans: Spans,
     bindings: BTreeMap<&'a str, &'a Binding<'a>>,
 }
 
@@ -68,7 +72,7 @@ pub(super) enum Verdict {
 /// Call it when the run is [`Active`](Phase::Active), with the [`Memory`] of the step before, on every event of the run, its
 /// approval requests, its placement with policy snapshots, bindings and the recorded snapshot, and at `look_again`. In other
 /// phases it answers with nothing to do. The caches must have caught up with the run's own writes.
-pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, now: Timestamp) -> Step {
+pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, at: Moment) -> Step {
     if run.phase() != Phase::Active {
         let memory = memory.clone();
         return Step {
@@ -85,11 +89,13 @@ pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, now: Timestamp
         world,
         pen: Pen {
             generation: run.generation,
-            now,
+            now: at.now,
         },
         signature: &signature,
         memory: memory.clone(),
         step: Step::default(),
+        at,
+        spans: Spans::default(),
         bindings: by_cluster(world.bindings),
     };
     let mut status = run.status.clone();
@@ -100,6 +106,7 @@ pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, now: Timestamp
     if let Some(verdict) = pass.judge(&mut status) {
         pass.conclude(&mut status, verdict);
         pass.tell_not_included();
+        pass.memory.spans = std::mem::take(&mut pass.spans);
     } else {
         // Nothing is written while an edit of the placement may still be taken back.
         status.clone_from(run.status);
@@ -115,8 +122,7 @@ impl<'a> Pass<'a> {
     /// What the pass comes to; none if the placement differs from what is recorded, but not for long enough.
     fn judge(&mut self, status: &mut UpdateRunStatus) -> Option<Verdict> {
         if let Err(abort) = validate::placement(&self.run, self.world, &self.memory) {
-            let now = self.now();
-            return match patience(&mut self.memory.edited_since, validate::PATIENCE, now) {
+            return match patience(&mut self.memory.edited_since, validate::PATIENCE, self.at) {
                 Some(until) => {
                     self.step.look_at(until);
                     None
@@ -283,6 +289,12 @@ impl<'a> Pass<'a> {
 
     pub(super) fn now(&self) -> Timestamp {
         self.pen.now
+    }
+
+    /// When it was, by today's clock, that the stored status says `stamp` of `subject`.
+    pub(super) fn since(&mut self, subject: &str, stamp: Timestamp) -> Timestamp {
+        let subject = subject.to_owned();
+        self.memory.spans.since(subject, stamp, self.at, &mut self.spans)
     }
 
     /// The binding of a cluster that is not being deleted.

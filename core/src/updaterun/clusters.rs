@@ -19,7 +19,7 @@ pub(super) struct Busy {
     /// Its place in the stage.
     place: usize,
     pub(super) cluster: String,
-    /// Since when; none for one whose start could not be written.
+    /// Since when, by today's clock; none for one whose start could not be written.
     since: Option<Timestamp>,
     /// What its binding says.
     obstacle: String,
@@ -135,13 +135,19 @@ fn judge(
     match wish.progress(binding) {
         Progress::Gone => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
         Progress::Done => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
-        Progress::Busy(obstacle) => flight.add(place, &cluster.cluster_name, Some(since), obstacle),
+        Progress::Busy(obstacle) => {
+            let since = pass.since(&cluster.cluster_name, since);
+            flight.add(place, &cluster.cluster_name, Some(since), obstacle);
+        }
         Progress::Unstamped => {
             if let Some(binding) = binding {
                 let put = wish.stamp_again(binding, since);
                 write(pass, binding, put);
             }
-            let obstacle = "RolloutStarted is written again".to_owned();
+            let (obstacle, since) = (
+                "RolloutStarted is written again".to_owned(),
+                pass.since(&cluster.cluster_name, since),
+            );
             flight.add(place, &cluster.cluster_name, Some(since), obstacle);
         }
         Progress::Preempted => {
@@ -230,7 +236,7 @@ pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize, fl
                 cluster.start(pass.pen, pass.now());
                 match wish.result(binding) {
                     Progress::Done => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
-                    _ => begin(pass, place, &cluster.cluster_name, flight),
+                    _ => begin(pass, place, cluster, flight),
                 }
             }
             (Turn::Start, Some(binding)) if pass.is_refused(binding) => {
@@ -240,14 +246,15 @@ pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize, fl
                 let put = wish.start(pass.now());
                 write(pass, binding, put);
                 cluster.start(pass.pen, pass.now());
-                begin(pass, place, &cluster.cluster_name, flight);
+                begin(pass, place, cluster, flight);
             }
         }
     }
 }
 
-fn begin(pass: &Pass<'_>, place: usize, cluster: &str, flight: &mut Flight) {
-    flight.add(place, cluster, Some(pass.now()), "just started".to_owned());
+fn begin(pass: &mut Pass<'_>, place: usize, cluster: &ClusterUpdatingStatus, flight: &mut Flight) {
+    let since = cluster.started_at().map(|since| pass.since(&cluster.cluster_name, since));
+    flight.add(place, &cluster.cluster_name, since, "just started".to_owned());
 }
 
 fn write(pass: &mut Pass<'_>, binding: &Binding<'_>, put: Put) {

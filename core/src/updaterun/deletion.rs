@@ -81,10 +81,11 @@ fn remove(pass: &mut Pass<'_>, place: usize, cluster: &mut ClusterUpdatingStatus
     }
     let since = cluster.started_at().unwrap_or(pass.now());
     cluster.start(pass.pen, since);
+    let since = cluster.started_at().map(|since| pass.since(&name, since));
     flight.add(
         place,
         &name,
-        Some(since),
+        since,
         "its binding is still being deleted".to_owned(),
     );
 }

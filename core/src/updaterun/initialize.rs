@@ -14,6 +14,7 @@ use fleet_api::placement::{BindingState, StageTaskType, UpdateRunState, UpdateRu
 use jiff::{SignedDuration, Timestamp};
 
 use super::placement::{self, ALL};
+use super::spans::Moment;
 use super::stages::{self, Members};
 use super::step::Told;
 use super::world::{Binding, Memory, Placement, PolicySnapshot, Run};
@@ -119,7 +120,7 @@ impl From<Abort> for Halt {
 ///
 /// Call it when the run is [`Uninitialized`](super::Phase::Uninitialized), with the [`Memory`] of the call before, on every
 /// event of what it is made from until it answers with a status.
-pub fn plan(run: &Run<'_>, inputs: &Inputs<'_>, memory: &Memory, now: Timestamp) -> Planning {
+pub fn plan(run: &Run<'_>, inputs: &Inputs<'_>, memory: &Memory, at: Moment) -> Planning {
     let mut status = UpdateRunStatus {
         conditions: run.status.conditions.clone(),
         ..UpdateRunStatus::default()
@@ -133,16 +134,16 @@ pub fn plan(run: &Run<'_>, inputs: &Inputs<'_>, memory: &Memory, now: Timestamp)
                 placement_uid: inputs.placement.map(|placement| placement.uid.to_owned()),
                 ..Memory::default()
             };
-            ready(run, status, now)
+            ready(run, status, at.now)
         }
         Err(Halt::TakeSnapshot) => Plan::TakeSnapshot,
-        Err(Halt::Final(abort)) => failed(run, status, &abort, now),
-        Err(Halt::Lacking(abort)) => match patience(&mut memory.lacking_since, PATIENCE, now) {
+        Err(Halt::Final(abort)) => failed(run, status, &abort, at.now),
+        Err(Halt::Lacking(abort)) => match patience(&mut memory.lacking_since, PATIENCE, at) {
             Some(until) => Plan::Wait { until: Some(until) },
-            None => failed(run, status, &abort, now),
+            None => failed(run, status, &abort, at.now),
         },
         Err(Halt::OldPolicy(bindings)) => {
-            let until = patience(&mut memory.lacking_since, PATIENCE, now);
+            let until = patience(&mut memory.lacking_since, PATIENCE, at);
             if until.is_none() && memory.tells("old policy", bindings.join(", ")) {
                 told.push(Told::on_run(UpdateRunEvent::InitializationWaiting { bindings }));
             }

@@ -22,6 +22,7 @@ mod initialize;
 mod number;
 mod placement;
 mod restamp;
+mod spans;
 mod stages;
 mod standing;
 mod state;
@@ -39,6 +40,7 @@ pub use advance::{advance, snapshot_name};
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
 pub(crate) use number::duration;
 pub use restamp::restamp;
+pub use spans::{Moment, Spans};
 pub use stages::Members;
 pub use step::{ApprovalWrite, BindingAction, BindingWrite, Content, NewApproval, On, Put, Stamp, Step, Told};
 pub use validate::PATIENCE as EDIT_PATIENCE;
@@ -47,12 +49,10 @@ pub use world::{Approval, Binding, Memory, Phase, Placement, PolicySnapshot, Rec
 /// How long a cluster may take before the run says that it is stuck, unless the operator says otherwise.
 pub const STUCK_THRESHOLD: SignedDuration = SignedDuration::from_mins(5);
 
-/// Until when to wait, or none if that is over. The span begins when it is first asked for; after a clock that was set
-/// back it begins again.
-fn patience(since: &mut Option<Timestamp>, span: SignedDuration, now: Timestamp) -> Option<Timestamp> {
-    let since = *since.insert(since.map_or(now, |since| since.min(now)));
-    let until = later(since, span);
-    (now < until).then_some(until)
+/// Until when to wait, or none if that is over. The span begins when it is first asked for. `since` is in steady time.
+fn patience(since: &mut Option<Timestamp>, span: SignedDuration, at: Moment) -> Option<Timestamp> {
+    let over = later(*since.get_or_insert(at.steady), span);
+    (at.steady < over).then(|| later(at.now, over.duration_since(at.steady)))
 }
 
 /// An instant so much later; never is late enough where that cannot be told.

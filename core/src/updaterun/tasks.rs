@@ -34,7 +34,7 @@ pub(super) fn after(pass: &mut Pass<'_>, stage: &mut StageStatus, spec: &Stage) 
     for task in &mut stage.after_stage_task_status {
         done &= match task.type_ {
             StageTaskType::Approval => approval(pass, &stage.stage_name, task, labels::AFTER_STAGE)?,
-            StageTaskType::TimedWait => timed_wait(pass, task, spec, since),
+            StageTaskType::TimedWait => timed_wait(pass, &stage.stage_name, task, spec, since),
             // A newer release asks for something that this one cannot judge.
             StageTaskType::Unknown(_) => false,
         };
@@ -44,7 +44,13 @@ pub(super) fn after(pass: &mut Pass<'_>, stage: &mut StageStatus, spec: &Stage) 
 
 /// A wait counts from the moment at which the stage's last cluster was done. Nothing that happens to the run later moves
 /// it, a stop included.
-fn timed_wait(pass: &mut Pass<'_>, task: &mut StageTaskStatus, spec: &Stage, since: Option<Timestamp>) -> bool {
+fn timed_wait(
+    pass: &mut Pass<'_>,
+    stage: &str,
+    task: &mut StageTaskStatus,
+    spec: &Stage,
+    since: Option<Timestamp>,
+) -> bool {
     if is_true(&task.conditions, WaitTimeElapsed::TYPE) {
         return true;
     }
@@ -52,7 +58,8 @@ fn timed_wait(pass: &mut Pass<'_>, task: &mut StageTaskStatus, spec: &Stage, sin
     let wait = asked
         .and_then(|asked| asked.wait_time.as_deref())
         .and_then(number::duration);
-    let end = later(since.unwrap_or(pass.now()), wait.unwrap_or(SignedDuration::ZERO));
+    let since = since.map_or(pass.now(), |since| pass.since(&format!("wait {stage}"), since));
+    let end = later(since, wait.unwrap_or(SignedDuration::ZERO));
     if pass.now() < end {
         pass.step.look_at(end);
         return false;

@@ -13,6 +13,8 @@ use fleet_api::{annotations, labels};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
+use super::spans::Spans;
+
 static NO_STATUS: LazyLock<UpdateRunStatus> = LazyLock::new(UpdateRunStatus::default);
 
 /// An update run.
@@ -268,17 +270,24 @@ pub struct Refused {
 /// Event again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Since when something that initialization needs is not there.
+    /// Since when something that initialization needs is not there, in steady time.
     pub lacking_since: Option<Timestamp>,
-    /// Since when the placement differs from what is recorded.
+    /// Since when the placement differs from what is recorded, in steady time.
     pub edited_since: Option<Timestamp>,
     /// The UID of the placement that the run was seen with.
     pub placement_uid: Option<String>,
     /// Texts of Events that no condition remembers, by what they are about.
     pub told: BTreeMap<String, String>,
+    /// Since when what is under way is so.
+    pub spans: Spans,
 }
 
 impl Memory {
+    /// What counts while the run rests: an edit of the placement does not.
+    pub fn rest(&mut self) {
+        self.edited_since = None;
+    }
+
     /// Whether `text` is new about `subject`; from now on it is not.
     pub(super) fn tells(&mut self, subject: &str, text: String) -> bool {
         self.told.insert(subject.to_owned(), text.clone()) != Some(text)

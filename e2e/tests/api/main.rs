@@ -6,3 +6,4 @@ mod examples;
 mod kinds;
 mod refusals;
 mod rules;
+mod strategies;

@@ -51,7 +51,7 @@ fn described(text: &str) -> Vec<String> {
 }
 
 /// A name and its value, two blanks apart.
-fn field(line: &str) -> String {
+pub(crate) fn field(line: &str) -> String {
     match line.split_once(':') {
         Some((name, _)) if name.trim_start() == "Last Transition Time" => format!("{name}:  <time>"),
         Some((name, value)) => format!("{name}:  {}", value.trim()),
@@ -90,7 +90,7 @@ pub(crate) fn shows(printed: &str, sample: &str, names: &[(&str, &str)]) -> Resu
     Ok(())
 }
 
-fn blind(value: &mut Value, names: &[(&str, &str)]) {
+pub(crate) fn blind(value: &mut Value, names: &[(&str, &str)]) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(|value| blind(value, names)),
         Value::Object(fields) => {
@@ -139,7 +139,7 @@ pub(crate) fn shows_part(printed: &str, sample: &str, names: &[(&str, &str)]) ->
 }
 
 /// What there is of the fields that somebody asks for.
-fn cut(found: &Value, wanted: &Value) -> Value {
+pub(crate) fn cut(found: &Value, wanted: &Value) -> Value {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {
             let asked = wanted
@@ -162,7 +162,7 @@ pub(crate) fn tabulates(printed: &str, sample: &str, names: &[(&str, &str)]) -> 
     Ok(())
 }
 
-fn cells(table: &str, names: &[(&str, &str)]) -> Vec<Vec<String>> {
+pub(crate) fn cells(table: &str, names: &[(&str, &str)]) -> Vec<Vec<String>> {
     let mut lines = table.lines();
     let head = lines.next().unwrap_or_default();
     let starts: Vec<_> = head

@@ -1,5 +1,5 @@
-//! "Troubleshooting ClusterStagedUpdateRun", of 2026: every output that it shows. The guide of 2025 shows the same ones in the
-//! words of its time, which are nobody's any more.
+//! "Troubleshooting ClusterStagedUpdateRun", of 2026: every output that it shows. That of 2025 shows the same ones in the words
+//! of its time (`of_2025`).
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{
@@ -24,15 +24,26 @@ const BINDINGS: &str = "clusterresourcebindings.v1beta1.placement.kubernetes-fle
 const REQUESTS: &str = "clusterapprovalrequests.v1beta1.placement.kubernetes-fleet.io";
 
 /// The guide's namespace, strategy and placement, with both members.
-struct Guide {
+pub(crate) struct Guide {
     ctx: Ctx,
-    crp: Crp,
+    pub(crate) crp: Crp,
     /// What the guide has instead of our names.
-    names: Vec<(String, String)>,
+    pub(crate) names: Vec<(String, String)>,
+}
+
+/// A Deployment that never becomes available: no node has what it asks for.
+pub(crate) fn nginx(name: &str) -> Value {
+    let labels = json!({ "app": "nginx" });
+    json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name }, "spec": {
+        "replicas": 3, "selector": { "matchLabels": labels },
+        "template": { "metadata": { "labels": labels }, "spec": {
+            "nodeSelector": { "example.com/none": "none" }, "containers": [{ "name": "nginx", "image": "nginx" }],
+        } },
+    } })
 }
 
 impl Guide {
-    async fn new(ctx: &Ctx, staging: &Value) -> Result<Self> {
+    pub(crate) async fn new(ctx: &Ctx, staging: &Value) -> Result<Self> {
         for (member, stage) in [("member-1", "canary"), ("member-2", "staging")] {
             label(ctx, member, &json!({ "guide": ctx.prefix(), "stage": stage })).await?;
         }
@@ -77,7 +88,7 @@ impl Guide {
             .collect()
     }
 
-    async fn run(&self, word: &str, more: &Value) -> Result<String> {
+    pub(crate) async fn run(&self, word: &str, more: &Value) -> Result<String> {
         let spec = json!({
             "placementName": self.crp.name, "stagedRolloutStrategyName": self.ctx.name("example-strategy"),
         });
@@ -96,7 +107,7 @@ impl Guide {
     }
 
     /// Waits until a run says this.
-    async fn until(&self, run: &str, wanted: &str) -> Result<ClusterStagedUpdateRun> {
+    pub(crate) async fn until(&self, run: &str, wanted: &str) -> Result<ClusterStagedUpdateRun> {
         let runs = Api::<ClusterStagedUpdateRun>::all(self.ctx.hub().await?);
         wait::until_present(runs, run, wanted, |run| {
             let said = run.status.as_ref().map(|status| status.conditions.as_slice());
@@ -115,18 +126,11 @@ impl Guide {
         Ok(())
     }
 
-    /// Something that never becomes available: no node has what it asks for.
+    /// Something that never becomes available.
     async fn breaks(&self) -> Result<()> {
-        let labels = json!({ "app": "nginx" });
-        let deployment = json!({ "metadata": { "name": "nginx-deployment" }, "spec": {
-            "replicas": 3, "selector": { "matchLabels": labels },
-            "template": { "metadata": { "labels": labels }, "spec": {
-                "nodeSelector": { "example.com/none": "none" }, "containers": [{ "name": "nginx", "image": "nginx" }],
-            } },
-        } });
         let namespace = self.ctx.name("test-namespace");
         self.ctx
-            .create_in::<Deployment>("hub", &namespace, serde_json::from_value(deployment)?)
+            .create_in::<Deployment>("hub", &namespace, serde_json::from_value(nginx("nginx-deployment"))?)
             .await?;
         // The hub's own controller has had its say.
         let deployments = Api::<Deployment>::namespaced(self.ctx.hub().await?, &namespace);
@@ -141,6 +145,17 @@ impl Guide {
         Ok(())
     }
 
+    /// Waits until the placement shows what has failed.
+    pub(crate) async fn until_failed(&self) -> Result<()> {
+        self.crp
+            .until("the failed Deployment", |crp| {
+                let entries = crp.status.iter().flat_map(|status| &status.placement_statuses);
+                entries.into_iter().any(|entry| !entry.failed_placements.is_empty())
+            })
+            .await?;
+        Ok(())
+    }
+
     async fn yaml(&self, kind: &str, name: &str) -> Result<String> {
         self.ctx.kubectl("hub")?.ok(&["get", kind, name, "-o", "yaml"]).await
     }
@@ -149,7 +164,7 @@ impl Guide {
         sample::shows_part(&self.yaml(kind, name).await?, sample, &self.names())
     }
 
-    async fn describes(&self, kind: &str, name: &str, sample: &str) -> Result<()> {
+    pub(crate) async fn describes(&self, kind: &str, name: &str, sample: &str) -> Result<()> {
         let printed = self.ctx.kubectl("hub")?.ok(&["describe", kind, name]).await?;
         sample::describes_part(&printed, sample, &self.names())
     }
@@ -159,7 +174,7 @@ impl Guide {
         sample::tabulates(&printed, sample, &self.names())
     }
 
-    async fn end(self) -> Result<()> {
+    pub(crate) async fn end(self) -> Result<()> {
         let none = json!({ "guide": null, "stage": null });
         label(&self.ctx, "member-1", &none).await?;
         label(&self.ctx, "member-2", &none).await
@@ -290,13 +305,7 @@ fn a_run_that_is_stuck() {
             guide.set_state(&run, "Run").await?;
             guide.until(&run, "Progressing=False UpdateRunStuck").await?;
             guide.shows(RUNS, &run, include_str!("samples/run-stuck.yaml")).await?;
-            guide
-                .crp
-                .until("the failed Deployment", |crp| {
-                    let entries = crp.status.iter().flat_map(|status| &status.placement_statuses);
-                    entries.into_iter().any(|entry| !entry.failed_placements.is_empty())
-                })
-                .await?;
+            guide.until_failed().await?;
             let sample = include_str!("samples/stuck-placement.describe.txt");
             guide.describes("crp", &guide.crp.name, sample).await?;
             guide.end().await

@@ -1,13 +1,14 @@
 //! Flags of the hub agent that concern update runs.
 
 use anyhow::{Context as _, ensure};
-use fleet_api::placement::ClusterScoped;
+use fleet_api::placement::{BindingState, ClusterScoped};
 use fleet_e2e::agents::with_hub_flags;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, spec, whole_namespace};
 use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::runs::{Story, stage, under_way};
 use jiff::SignedDuration;
+use kube::ResourceExt as _;
 use serde_json::json;
 
 #[test]
@@ -81,6 +82,57 @@ fn a_run_is_stuck_at_the_threshold_and_stops_there() {
             cast.act(&["a"], Act::Available);
             story.set_state(&run, "Run").await?;
             story.until_succeeded(&run).await?;
+            Ok(())
+        })
+        .await
+    });
+}
+
+#[test]
+fn a_binding_that_is_kept_gets_the_last_stage_stuck() {
+    scenario("run-kept", |ctx| async move {
+        with_hub_flags(ctx.fleet(), &["--update-run-stuck-threshold=4s"], async || {
+            let cast = Cast::new(&ctx, &[]).await?;
+            for word in ["a", "b"] {
+                cast.join(word, json!({ "stage": "all" })).await?;
+            }
+            let story = Story::<ClusterScoped>::new(&ctx, cast.only(&["a", "b"])).await?;
+            story
+                .strategy(&json!([stage("all", &json!({ "maxConcurrency": 2 }))]))
+                .await?;
+            let first = story.run("first", &json!({})).await?;
+            story.until_succeeded(&first).await?;
+            // Somebody keeps the binding of a cluster that is to be left.
+            let binding = story.placement.binding(&cast.name("b")).await?;
+            let mut finalizers = binding.finalizers().to_vec();
+            finalizers.push("example.com/keep".to_owned());
+            let keep = json!({ "metadata": { "finalizers": finalizers } });
+            story.placement.patch_binding(&binding.name_any(), keep).await?;
+            story.placement.edit(json!({ "policy": cast.only(&["a"]) })).await?;
+            let states = [("a", BindingState::Bound), ("b", BindingState::Unscheduled)];
+            let states = states.map(|(word, state)| (cast.name(word), state));
+            story.placement.until_states(&states).await?;
+            let run = story.run("run", &json!({})).await?;
+            let status = story.until(&run, "Progressing=False UpdateRunStuck").await?;
+            let said = &status.conditions[1].message;
+            ensure!(said.contains("in stage kubernetes-fleet.io/deleteStage to finish"), "{said}");
+
+            // A stop ends there too, and the run goes on when the binding may.
+            story.set_state(&run, "Stop").await?;
+            let status = story.until(&run, "Progressing=False UpdateRunStopped").await?;
+            let last = status.deletion_stage_status.context("the last stage")?;
+            let said = &last.conditions.first().context("Progressing")?.message;
+            ensure!(said.ends_with(&format!("; still updating: {}", cast.name("b"))), "{said}");
+            story.set_state(&run, "Run").await?;
+            story.until(&run, "Progressing=False UpdateRunStuck").await?;
+            let going = story.placement.bindings().await?;
+            let going = going.iter().find(|b| b.name_any() == binding.name_any());
+            let mut finalizers = going.context("it is kept")?.finalizers().to_vec();
+            finalizers.retain(|finalizer| finalizer != "example.com/keep");
+            let free = json!({ "metadata": { "finalizers": finalizers } });
+            story.placement.patch_binding(&binding.name_any(), free).await?;
+            story.until_succeeded(&run).await?;
+            story.placement.until_on(&cast.names(&["a"])).await?;
             Ok(())
         })
         .await

@@ -1,9 +1,9 @@
 //! Scale out and in: the last stage leaves the clusters that are no longer picked.
 
 use anyhow::{Context as _, ensure};
-use fleet_api::placement::{BindingState, ClusterScoped};
+use fleet_api::placement::{BindingState, ClusterScoped, Namespaced};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::bound;
+use fleet_e2e::placements::{bound, nowhere};
 use fleet_e2e::played::Cast;
 use fleet_e2e::runs::{Story, line, stage};
 use serde_json::json;
@@ -78,6 +78,34 @@ fn a_placement_is_scaled_out_and_in_by_runs() {
             "Succeeded=True StageUpdatingSucceeded",
         ];
         ensure!(said == expected, "{said:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_placement_that_picks_nothing_any_more_is_emptied_by_a_run() {
+    scenario("run-nothing", |ctx| async move {
+        let cast = Cast::new(&ctx, &[]).await?;
+        for word in ["a", "b"] {
+            cast.join(word, json!({ "stage": "all" })).await?;
+        }
+        let story = Story::<Namespaced>::new(&ctx, cast.everywhere()).await?;
+        let all = json!({ "maxConcurrency": 2 });
+        story.strategy(&json!([stage("all", &all)])).await?;
+        let run = story.run("one", &json!({})).await?;
+        story.until_succeeded(&run).await?;
+        story.placement.edit(json!({ "policy": nowhere() })).await?;
+        let left = cast.in_state(&["a", "b"], &BindingState::Unscheduled);
+        story.placement.until_states(&left).await?;
+        let run = story.run("none", &json!({})).await?;
+        let status = story.until_succeeded(&run).await?;
+        story.placement.until_bindings("none", <[_]>::is_empty).await?;
+        story.placement.until_works("none", <[_]>::is_empty).await?;
+        // The strategy's stage has nobody in it; the last one has both.
+        ensure!(status.stages_status[0].clusters.is_empty(), "{status:?}");
+        let last = status.deletion_stage_status.context("the last stage")?;
+        ensure!(last.clusters.len() == 2, "{last:?}");
+        ensure!(last.start_time.is_some() && last.end_time.is_some(), "{last:?}");
         Ok(())
     });
 }

@@ -2,11 +2,15 @@
 //! (`fleet_e2e::played`). They need a fleet with agents (`fleet-local agents`).
 
 mod approval;
+mod by_hand;
 mod deletion;
 mod edits;
+mod large;
 mod membership;
 mod outcomes;
+mod refused;
 mod reports;
 mod stages;
 mod start;
 mod stop;
+mod versions;

@@ -1,9 +1,9 @@
 //! What a placement says of its rollout while runs control it.
 
 use anyhow::{Result, ensure};
-use fleet_api::placement::{ClusterScoped, Namespaced, PlacementStatus, Scope};
+use fleet_api::placement::{ClusterResourceBinding, ClusterScoped, Namespaced, PlacementStatus, Scope};
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{change, place, rolling, selected};
+use fleet_e2e::placements::{bound, change, place, rolling, selected};
 use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::runs::{Story, stage};
 use serde_json::json;
@@ -115,6 +115,45 @@ fn leaving_the_rollout_to_runs_changes_nothing_that_is_rolled_out() {
         change(&ctx, "two").await?;
         let status = crp.status().await?;
         ensure!(status.observed_resource_index == "0", "{status:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_rolling_update_under_way_is_ended_by_a_run() {
+    scenario("run-half", |ctx| async move {
+        let cast = two(&ctx).await?;
+        let crp = place(&ctx, cast.everywhere(), rolling(&json!(1), &json!(1))).await?;
+        crp.until_available(0).await?;
+        cast.act(&["a", "b"], Act::Silent);
+        change(&ctx, "two").await?;
+        crp.until_text_on("\"two\"", &cast.names(&["a"])).await?;
+        let external = json!({ "type": "External", "rollingUpdate": null });
+        crp.edit(json!({ "strategy": external })).await?;
+        let mixed = format!("{BY_RUNS}different resource snapshot versions are observed across clusters");
+        shows_nothing(&crp.until_says(&[&mixed]).await?)?;
+        // The other one would be next. Nobody gives it anything but a run.
+        cast.act(&["a", "b"], Act::Available);
+        crp.until_bindings("a has it", |all| {
+            let has = |b: &ClusterResourceBinding| bound(b, "Available").is_some_and(|c| c.status == "True");
+            all.iter()
+                .any(|b| b.spec.target_cluster == cast.name("a") && b.metadata.generation > Some(2) && has(b))
+        })
+        .await?;
+        crp.until_text_on("\"two\"", &cast.names(&["a"])).await?;
+        let story = Story {
+            ctx: ctx.clone(),
+            placement: crp,
+            namespace: None,
+        };
+        story.strategy(&json!([stage("all", &json!({}))])).await?;
+        let run = story.run("run", &json!({ "resourceSnapshotIndex": "1" })).await?;
+        story.until_succeeded(&run).await?;
+        story
+            .placement
+            .until_text_on("\"two\"", &cast.names(&["a", "b"]))
+            .await?;
+        story.placement.until_available(1).await?;
         Ok(())
     });
 }

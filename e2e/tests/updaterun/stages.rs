@@ -181,17 +181,16 @@ fn a_cluster_that_fails_gets_the_run_stuck_until_it_recovers() {
         binding.await?;
         story.placement.until_text_on("\"one\"", &cast.names(&["a"])).await?;
         // As if it had been started six minutes ago.
-        let runs = story.runs().await?;
-        let mut object = runs.get(&run).await?;
         let ago = fleet_e2e::now() - SignedDuration::from_mins(6);
-        object.data["status"]["stagesStatus"][0]["clusters"][0]["conditions"][0]["lastTransitionTime"] = json!(ago);
-        runs.replace_status(&run, &kube::api::PostParams::default(), &object)
+        story
+            .tamper(&run, |status| {
+                status["stagesStatus"][0]["clusters"][0]["conditions"][0]["lastTransitionTime"] = json!(ago);
+            })
             .await?;
-        cast.act(&["a"], Act::Unavailable);
         let status = story.until(&run, "Progressing=False UpdateRunStuck").await?;
         ensure!(status.conditions[1].message.contains(&cast.name("a")), "{status:?}");
         let events = story.events(&run).await?;
-        events.until("UpdateRunStuck", &["Available=False"]).await?;
+        events.until("UpdateRunStuck", &["Applied=False"]).await?;
         cast.act(&["a"], Act::Available);
         story.until_succeeded(&run).await?;
         story

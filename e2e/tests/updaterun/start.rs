@@ -5,6 +5,7 @@ use fleet_api::placement::ClusterScoped;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::played::Cast;
 use fleet_e2e::runs::{Story, stage};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 #[test]
@@ -49,8 +50,12 @@ fn what_does_not_come_fails_a_run_for_good() {
             .await?;
         ensure!(status.conditions.len() == 1, "{status:?}");
         story.placement.until_text_on("\"one\"", &[]).await?;
-        story.set_state(&run, "Run").await?;
-        story.until_succeeded(&run).await?;
+        // An index that is given afterwards comes too late.
+        let late = Patch::Merge(json!({ "spec": { "resourceSnapshotIndex": "7", "state": "Run" } }));
+        let runs = story.runs().await?;
+        runs.patch(&run, &PatchParams::default(), &late).await?;
+        let status = story.until_succeeded(&run).await?;
+        ensure!(status.resource_snapshot_index_used == "0", "{status:?}");
         Ok(())
     });
 }

@@ -1,10 +1,12 @@
 //! Stop and resume, and runs that fight.
 
 use anyhow::ensure;
+use fleet_api::placement::{ApprovalRequest, Namespaced};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::change;
-use fleet_e2e::played::Act;
-use fleet_e2e::runs::under_way;
+use fleet_e2e::placements::{Rp, change, config_map, core_selector};
+use fleet_e2e::played::{Act, Cast};
+use fleet_e2e::runs::{Story, stage, under_way};
+use fleet_e2e::wait;
 use serde_json::json;
 
 #[test]
@@ -43,6 +45,41 @@ fn a_run_whose_cluster_is_taken_over_fails_and_names_the_other() {
         cast.act(&["a", "b"], Act::Available);
         let status = story.until_succeeded(&other).await?;
         ensure!(status.resource_snapshot_index_used == "1", "{status:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_namesake_in_another_namespace_keeps_its_requests() {
+    scenario("run-namesake", |ctx| async move {
+        let cast = Cast::new(&ctx, &[]).await?;
+        cast.join("a", json!({ "stage": "all" })).await?;
+        let here = Story::<Namespaced>::new(&ctx, cast.everywhere()).await?;
+        let other = ctx.another_namespace("hub", "other").await?;
+        ctx.create_in("hub", &other, config_map("settings", "one")).await?;
+        let spec = json!({
+            "resourceSelectors": [core_selector("ConfigMap", "settings")], "policy": cast.everywhere(),
+            "strategy": { "type": "External" },
+        });
+        let there = Story {
+            ctx: ctx.clone(),
+            placement: Rp::create(&ctx, &other, "rp", &spec).await?,
+            namespace: Some(other),
+        };
+        let gate = json!({ "beforeStageTasks": [{ "type": "Approval" }] });
+        let request = format!("{}-before-all", ctx.name("run"));
+        for story in [&here, &there] {
+            story.strategy(&json!([stage("all", &gate)])).await?;
+            story.run("run", &json!({})).await?;
+            story.until_asked(&request).await?;
+        }
+        here.delete(&ctx.name("run")).await?;
+        let requests = here.placement.api::<ApprovalRequest>().await?;
+        wait::until_gone(requests, &request).await?;
+        let kept = there.placement.api::<ApprovalRequest>().await?;
+        ensure!(kept.get_opt(&request).await?.is_some(), "it is another run's");
+        there.approve(&request, 1).await?;
+        there.until_succeeded(&ctx.name("run")).await?;
         Ok(())
     });
 }

@@ -28,7 +28,7 @@ use fleet_api::{
     names::Scope as ScopeName,
     placement::{PlacementScope, Scope},
 };
-use fleet_core::{overrides::Rbac, selection::Rules, snapshot::delay::Flags};
+use fleet_core::{overrides::Rbac, selection::Rules, snapshot::delay::Flags, updaterun::Moment};
 use fleet_runtime::{Key, cache::Store, clock::Clock, events::Recorder, queue::Next};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -107,6 +107,15 @@ impl<S: Scope> Pipeline<S> {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.shared.clock.now()
+    }
+
+    /// Now, for what is measured as well as written down.
+    pub(crate) fn moment(&self) -> Moment {
+        let clock = &self.shared.clock;
+        Moment {
+            now: clock.now(),
+            steady: clock.steady(),
+        }
     }
 
     /// The pass after this one: at `at`, or when something changes.

@@ -1,7 +1,7 @@
 //! One pass over a run that has a plan: bindings and approval requests first, then the run in one write.
 
 use fleet_api::placement::Scope;
-use fleet_core::updaterun::{Refused, Step, World, advance};
+use fleet_core::updaterun::{Moment, Refused, Step, World, advance};
 use fleet_runtime::{Key, queue::Next};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -33,13 +33,13 @@ impl Outcome {
 }
 
 pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Next, Error> {
-    let (now, began, mut outcome) = (ctx.now(), Instant::now(), Outcome::default());
+    let (at, began, mut outcome) = (ctx.moment(), Instant::now(), Outcome::default());
     let (run, step) = loop {
         let Some(run) = ctx.family.updates.runs.get(key) else {
             return Ok(Next::Wait);
         };
-        let step = decide(ctx, key, &run, &outcome.refused, now);
-        if carry_out(ctx, &run, &step, now, &mut outcome).await {
+        let step = decide(ctx, key, &run, &outcome.refused, at);
+        if carry_out(ctx, &run, &step, at.now, &mut outcome).await {
             break (run, step);
         }
     };
@@ -53,7 +53,7 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
         if !step.bindings.is_empty() {
             ctx.memory.measures.wrote_starts(began.elapsed());
         }
-        metrics::moved::<S>(&ctx.memory.measures, &run, status, now);
+        metrics::moved::<S>(&ctx.memory.measures, &run, status, at.now);
     }
     ctx.memory.keep(key, &view::<S>(&run), step.memory.clone());
     tell(ctx, &run, &step.events);
@@ -64,7 +64,7 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
     }
 }
 
-fn decide<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::UpdateRun, refused: &Refused, now: Timestamp) -> Step {
+fn decide<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::UpdateRun, refused: &Refused, at: Moment) -> Step {
     let view = view::<S>(run);
     let seen = Seen::of(ctx, &view, &placement_of::<S>(run));
     let (policies, bindings, approvals) = (seen.policies(), seen.bindings(), seen.approvals());
@@ -77,7 +77,7 @@ fn decide<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::UpdateRun, refused:
         stuck_threshold: ctx.shared.settings.stuck_threshold,
         refused,
     };
-    advance(&view, &world, &ctx.memory.of(key, &view), now)
+    advance(&view, &world, &ctx.memory.of(key, &view), at)
 }
 
 /// Writes approval requests, then bindings side by side. False if something could not be written: then the rest is decided

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     cache::{family::beside, runs::placement_of},
-    pipeline::{Error, Pipeline},
+    pipeline::Error,
     selection,
 };
 
@@ -108,5 +108,5 @@ fn decide<S: Scope>(
         overrides: &|cluster| lists.get(cluster).cloned().unwrap_or_else(|| Ok(Lists::default())),
     };
     let memory = ctx.memory.of(key, &view);
-    Ok(plan(&view, &inputs, &memory, Pipeline::now(ctx)))
+    Ok(plan(&view, &inputs, &memory, ctx.moment()))
 }

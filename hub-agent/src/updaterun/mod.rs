@@ -9,10 +9,9 @@ mod approvals;
 mod end;
 mod gather;
 mod initialize;
+mod memory;
 mod metrics;
 pub(crate) mod standing;
-
-use std::collections::HashMap;
 
 use fleet_api::{
     finalizers,
@@ -22,17 +21,16 @@ use fleet_api::{
 };
 use fleet_core::{
     session::recovery::Recovery,
-    updaterun::{Memory, On, Phase, Run, Told},
+    updaterun::{On, Phase, Run, Told},
 };
-use fleet_runtime::{Key, controller, queue::Next};
+use fleet_runtime::{Key, cache::Change, controller, queue::Next};
 use kube::{
     Resource as _, ResourceExt as _,
     core::object::{HasSpec as _, HasStatus as _},
 };
-use parking_lot::Mutex;
 use serde_json::json;
 
-pub(crate) use self::metrics::Measures;
+pub(crate) use self::{memory::RunMemory, metrics::Measures};
 use crate::{
     cache::{
         family::{beside, concerned, parent},
@@ -45,36 +43,6 @@ use crate::{
 /// The update runs of one scope.
 pub(crate) type UpdateRuns<S> = Stage<S, RunMemory>;
 
-/// What is remembered of each run.
-pub(crate) struct RunMemory {
-    /// With the UID of the run: one of the same name that comes later is another one.
-    runs: Mutex<HashMap<Key, (String, Memory)>>,
-    measures: Measures,
-}
-
-impl RunMemory {
-    pub(crate) fn new(measures: Measures) -> Self {
-        Self {
-            runs: Mutex::default(),
-            measures,
-        }
-    }
-
-    fn of(&self, key: &Key, run: &Run<'_>) -> Memory {
-        let runs = self.runs.lock();
-        let known = runs.get(key).filter(|(uid, _)| uid == run.uid);
-        known.map(|(_, memory)| memory.clone()).unwrap_or_default()
-    }
-
-    fn keep(&self, key: &Key, run: &Run<'_>, memory: Memory) {
-        self.runs.lock().insert(key.clone(), (run.uid.to_owned(), memory));
-    }
-
-    fn forget(&self, key: &Key) {
-        self.runs.lock().remove(key);
-    }
-}
-
 /// The view that decisions take.
 fn view<S: Scope>(run: &S::UpdateRun) -> Run<'_> {
     Run::of(run.meta(), run.spec(), run.status())
@@ -86,11 +54,7 @@ pub(crate) async fn feed<S: Scope>(ctx: &UpdateRuns<S>) {
     let of_placement = |key: Option<Key>| waiting(ctx, key);
     tokio::join!(
         controller::feed(ctx.family.updates.runs.subscribe(), queue(), |change| {
-            let matters = change.differs(|run| {
-                let meta = run.meta();
-                (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some())
-            });
-            matters.then(|| change.key.clone())
+            edited(ctx, change).then(|| change.key.clone())
         }),
         controller::feed(ctx.family.updates.approvals.subscribe(), queue(), |change| {
             let request = change.object();
@@ -130,6 +94,17 @@ pub(crate) async fn feed<S: Scope>(ctx: &UpdateRuns<S>) {
     );
 }
 
+/// Whether somebody else has changed what a run is decided from: its user, or whoever edits its status by hand. Its own
+/// writes leave nothing to do.
+fn edited<S: Scope>(ctx: &UpdateRuns<S>, change: &Change<S::UpdateRun>) -> bool {
+    let asked = change.differs(|run| {
+        let meta = run.meta();
+        (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some())
+    });
+    let status = change.object().status();
+    asked || change.differs(|run| run.status()) && !ctx.memory.wrote(&change.key, status)
+}
+
 /// What the hub knows of bindings before it is stored.
 async fn moved<S: Scope>(ctx: &UpdateRuns<S>) {
     loop {
@@ -151,8 +126,7 @@ fn waiting<S: Scope>(ctx: &Pipeline<S>, placement: Option<Key>) -> Vec<Key> {
 #[tracing::instrument(name = "updaterun", level = "error", skip_all, fields(run = %key))]
 pub(crate) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Next, Error> {
     let Some(run) = ctx.family.updates.runs.get(key) else {
-        ctx.memory.forget(key);
-        ctx.memory.measures.forget(key);
+        ctx.memory.gone(key);
         return Ok(Next::Wait);
     };
     if run.meta().deletion_timestamp.is_some() {
@@ -163,8 +137,13 @@ pub(crate) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
         return Ok(Next::Wait);
     }
     match view::<S>(&run).phase() {
-        Phase::Finished | Phase::Idle => {
+        Phase::Finished => {
             ctx.memory.forget(key);
+            hold(ctx, key).await?;
+            Ok(Next::Wait)
+        }
+        Phase::Idle => {
+            ctx.memory.rest(key);
             hold(ctx, key).await?;
             Ok(Next::Wait)
         }
@@ -197,7 +176,7 @@ async fn hold<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Result<(), Error> {
 
 /// Writes a run's status, which was decided about `run`. False if the run is another by now.
 async fn write_status<S: Scope>(
-    ctx: &Pipeline<S>,
+    ctx: &UpdateRuns<S>,
     key: &Key,
     run: &S::UpdateRun,
     status: &UpdateRunStatus,
@@ -208,6 +187,7 @@ async fn write_status<S: Scope>(
             return Ok(None);
         }
         overtaken = false;
+        ctx.memory.writes(key, status);
         patch::between_statuses(&found.status().cloned().unwrap_or_default(), status)
     };
     let runs = &ctx.family.updates.runs;

@@ -52,8 +52,10 @@ pub(super) type RunObject = Object<UpdateRunSpec, UpdateRunStatus>;
 
 #[derive(Debug, Clone)]
 pub(super) struct Hub {
-    /// Seconds since the test began.
+    /// Seconds since the test began, by the clock on the wall.
     pub(super) now: i64,
+    /// By how much that was put forward.
+    stepped: i64,
     pub(super) run: RunObject,
     pub(super) memory: Memory,
     pub(super) placement: Option<Object<PlacementSpec, ()>>,
@@ -97,6 +99,7 @@ impl Hub {
     pub(super) fn new(clusters: &[&str]) -> Self {
         let mut hub = Self {
             now: 0,
+            stepped: 0,
             run: Object {
                 metadata: metadata("run", "", "run-uid"),
                 spec: UpdateRunSpec {
@@ -248,6 +251,23 @@ impl Hub {
         binding.touch();
     }
 
+    /// Another run gives a cluster what this one would, and starts it.
+    pub(super) fn forestall(&mut self, cluster: &str) {
+        let (now, strategy) = (at(self.now), self.run.status.apply_strategy.clone());
+        let binding = self.binding(cluster);
+        if binding.spec.state == BindingState::Unscheduled {
+            return;
+        }
+        binding.spec.state = BindingState::Bound;
+        binding.spec.resource_snapshot_name = format!("{PLACEMENT}-1-snapshot");
+        binding.spec.apply_strategy = strategy;
+        let annotations = binding.metadata.annotations.get_or_insert_default();
+        annotations.insert(UPDATE_RUN.into(), "other/other-uid".into());
+        binding.touch();
+        let generation = binding.generation();
+        conditions::set(&mut binding.status.conditions, &RolloutStarted::Started, generation, now);
+    }
+
     pub(super) fn set_state(&mut self, state: UpdateRunState) {
         self.run.spec.state = state;
         self.run.touch();
@@ -291,6 +311,24 @@ impl Hub {
         self.settle()
     }
 
+    /// Somebody sets the clock; no time passes.
+    pub(super) fn set_clock(&mut self, seconds: i64) {
+        self.stepped += seconds;
+        self.now += seconds;
+    }
+
+    pub(super) fn step_clock(&mut self, seconds: i64) -> &mut Self {
+        self.set_clock(seconds);
+        self.settle()
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            now: at(self.now),
+            steady: at(self.now - self.stepped),
+        }
+    }
+
     fn view_run(&self) -> Run<'_> {
         Run::of(&self.run.metadata, &self.run.spec, Some(&self.run.status))
     }
@@ -322,7 +360,7 @@ impl Hub {
             snapshot,
             overrides: &overrides,
         };
-        plan(&self.view_run(), &inputs, &self.memory, at(self.now))
+        plan(&self.view_run(), &inputs, &self.memory, self.moment())
     }
 
     fn initialize(&mut self) -> bool {
@@ -362,7 +400,7 @@ impl Hub {
             stuck_threshold: STUCK_THRESHOLD,
             refused: &self.refused,
         };
-        advance(&self.view_run(), &world, &self.memory, at(self.now))
+        advance(&self.view_run(), &world, &self.memory, self.moment())
     }
 
     fn advance(&mut self) -> bool {

@@ -1,10 +1,11 @@
 //! Laws over random histories: clusters that come, go, work and break; users that stop, resume, approve and edit; other
-//! runs; crashes between any two writes.
+//! runs; somebody who edits the status; clocks that are set; crashes between any two writes.
 
 use std::collections::BTreeSet;
 
 use fleet_api::conditions;
 use fleet_api::placement::{BindingState, UpdateRunState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -27,6 +28,10 @@ enum Happening {
     Pick(usize),
     Gone(usize),
     TakeOver(usize),
+    /// Another run gives a cluster just what this one would.
+    Forestall(usize),
+    /// The status loses that a cluster was started, or is done.
+    Tamper(usize),
     Stop,
     Resume,
     Approve(usize, i64),
@@ -34,6 +39,8 @@ enum Happening {
     /// The placement is gone, and back after some time or never.
     Placement(bool),
     Time(i64),
+    /// Somebody sets the clock.
+    Clock(i64),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -48,13 +55,16 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => cluster.clone().prop_map(Happening::Restore),
         1 => cluster.clone().prop_map(Happening::Pick),
         2 => cluster.clone().prop_map(Happening::Gone),
-        1 => cluster.prop_map(Happening::TakeOver),
+        1 => cluster.clone().prop_map(Happening::TakeOver),
+        1 => cluster.clone().prop_map(Happening::Forestall),
+        1 => cluster.prop_map(Happening::Tamper),
         1 => Just(Happening::Stop),
         2 => Just(Happening::Resume),
         3 => (0..6usize, 0..2i64).prop_map(|(request, generation)| Happening::Approve(request, generation)),
         1 => Just(Happening::DeleteRequest),
         1 => any::<bool>().prop_map(Happening::Placement),
         3 => (1..400i64).prop_map(Happening::Time),
+        1 => (-4000..4000i64).prop_map(Happening::Clock),
     ]
 }
 
@@ -110,6 +120,16 @@ impl Hub {
                 }
             }
             Happening::Time(seconds) => self.now += seconds,
+            Happening::Clock(seconds) => self.set_clock(*seconds),
+            Happening::Tamper(place) => {
+                let stages = self.run.status.stages_status.iter_mut();
+                let mut under_way = stages.filter(|stage| conditions::find(&stage.conditions, "Succeeded").is_none());
+                let entry = under_way.find_map(|stage| stage.clusters.get_mut(*place));
+                _ = entry.and_then(|entry| entry.conditions.pop());
+            }
+            Happening::Forestall(place) if self.has(CLUSTERS[*place]) && self.is_live(CLUSTERS[*place]) => {
+                self.forestall(CLUSTERS[*place]);
+            }
             Happening::Stop if self.run.spec.state == UpdateRunState::Run => self.set_state(UpdateRunState::Stop),
             Happening::Resume if self.run.spec.state == UpdateRunState::Stop => self.set_state(UpdateRunState::Run),
             Happening::Approve(place, generation) => {
@@ -305,10 +325,19 @@ impl Hub {
             conditions::find(&cluster.conditions, "Started").is_some()
                 && conditions::find(&cluster.conditions, "Succeeded").is_none()
         });
+        // The sentence names the stage, whose own condition says the same.
+        let stage = stages.clone().find(|stage| {
+            let name = format!(" stage {} ", stage.stage_name);
+            progressing.message.contains(&name)
+        });
+        let stage = stage.and_then(|stage| conditions::find(&stage.conditions, "Progressing"));
         let waits = match progressing.reason.as_str() {
             "UpdateRunProgressing" => busy && timer,
-            "UpdateRunStuck" => busy,
-            "UpdateRunWaiting" => timer || !self.approvals.is_empty(),
+            "UpdateRunStuck" => busy && stage.is_some_and(|stage| stage.status == "True"),
+            "UpdateRunWaiting" => {
+                let says = |stage: &Condition| stage.reason == "StageUpdatingWaiting";
+                (timer || !self.approvals.is_empty()) && stage.is_some_and(says)
+            }
             _ => false,
         };
         assert!(waits, "{progressing:?} {:?}", self.log);

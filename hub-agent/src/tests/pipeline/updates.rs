@@ -1,5 +1,8 @@
 //! Update runs against an API server that fails, and agents that are killed.
 
+mod by_hand;
+mod faults;
+
 use fleet_api::{
     annotations,
     conditions::{self, Status, binding::Available},
@@ -17,20 +20,25 @@ impl Hub {
     /// A run of three clusters, one after the other.
     async fn with_run() -> Self {
         let hub = Self::new(&json!({ "strategy": { "type": "External" } })).await;
-        let stage = json!({ "name": "all", "labelSelector": {}, "maxConcurrency": 1 });
-        let strategy = json!({ "metadata": { "name": "strategy" }, "spec": { "stages": [stage] } });
-        hub.api.put("clusterstagedupdatestrategies", strategy);
-        let spec = json!({ "placementName": "crp", "stagedRolloutStrategyName": "strategy", "state": "Run" });
-        hub.api.put(
-            "clusterstagedupdateruns",
-            json!({ "metadata": { "name": RUN }, "spec": spec }),
-        );
-        hub.sync();
+        hub.begin_run(&json!({}));
         hub
     }
 
-    /// Every stage once, whatever fails. Members answer at once.
+    /// A run of all clusters, one after the other, with what else is said of its only stage.
+    fn begin_run(&self, more: &Value) {
+        let mut stage = json!({ "name": "all", "labelSelector": {}, "maxConcurrency": 1 });
+        merge(&mut stage, more);
+        let strategy = json!({ "metadata": { "name": "strategy" }, "spec": { "stages": [stage] } });
+        self.api.put("clusterstagedupdatestrategies", strategy);
+        let spec = json!({ "placementName": "crp", "stagedRolloutStrategyName": "strategy", "state": "Run" });
+        let run = json!({ "metadata": { "name": RUN }, "spec": spec });
+        self.api.put("clusterstagedupdateruns", run);
+        self.sync();
+    }
+
+    /// Every stage once, whatever fails. Members answer at once, and whoever is asked approves.
     async fn go(&self) {
+        self.approve();
         let key = Key::cluster("crp");
         _ = selection::pass(&self.selection, &key).await;
         _ = scheduler::pass(&self.scheduler, &key).await;
@@ -48,6 +56,19 @@ impl Hub {
         self.sync();
         tokio::time::sleep(std::time::Duration::from_millis(600)).await;
         assert!(self.under_way() <= 1, "{:?}", self.ctx.family.bindings.all());
+    }
+
+    /// Approves what has no answer yet.
+    fn approve(&self) {
+        for request in self.api.all("clusterapprovalrequests").0 {
+            if request["status"].is_null() {
+                let status = json!({ "conditions": [condition("Approved", "True", 1)] });
+                let name = &request["metadata"]["name"];
+                let approved = json!({ "metadata": { "name": name }, "status": status });
+                self.api.put("clusterapprovalrequests", approved);
+            }
+        }
+        self.sync();
     }
 
     /// Clusters that have been started and are not available.
@@ -88,7 +109,11 @@ impl Hub {
 
     /// Every cluster was updated, and says by whom.
     fn check_end(&self) {
-        for cluster in CLUSTERS {
+        self.check_end_of(&CLUSTERS);
+    }
+
+    fn check_end_of(&self, clusters: &[&str]) {
+        for cluster in clusters {
             let binding = self.binding(cluster);
             let signed = &binding.metadata.annotations.as_ref().unwrap()[annotations::UPDATE_RUN];
             assert!(signed.starts_with("run/"), "{signed}");

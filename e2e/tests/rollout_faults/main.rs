@@ -1,30 +1,29 @@
 //! Placements whose hub agent dies, is replaced or was away: nothing is lost, nothing is left behind, and the budget holds
 //! all the same. These kill what all scenarios share, so they run one after the other on a fleet of their own.
 
+mod runs;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_api::placement::{
-    ClusterApprovalRequest, ClusterResourcePlacement, ClusterSchedulingPolicySnapshot, ClusterStagedUpdateRun,
-    ClusterStagedUpdateStrategy,
-};
-use fleet_api::{conditions, finalizers};
+use fleet_api::finalizers;
+use fleet_api::placement::{ClusterSchedulingPolicySnapshot, Scope};
 use fleet_e2e::agents::{self, API_SERVER, HUB_AGENT, with_hub_flags};
 use fleet_e2e::gate::Gate;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, bound, change, furnished, place, rolling, whole_namespace};
+use fleet_e2e::placements::{Crp, Placement, change, furnished, place, rolling, whole_namespace};
 use fleet_e2e::played::{Act, Cast, affinity};
 use fleet_e2e::works::{cluster_of, contains};
-use fleet_e2e::{binaries, now, wait};
+use fleet_e2e::binaries;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// Everything once: snapshots, a binding and a Work for each of the clusters.
-async fn in_order(crp: &Crp, clusters: usize) -> Result<()> {
-    crp.is_whole(clusters).await?;
-    let works = crp.works().await?;
+async fn in_order<S: Scope>(placement: &Placement<S>, clusters: usize) -> Result<()> {
+    placement.is_whole(clusters).await?;
+    let works = placement.works().await?;
     let mut on: Vec<_> = works.iter().map(cluster_of).collect();
     on.sort();
     on.dedup();
@@ -32,33 +31,29 @@ async fn in_order(crp: &Crp, clusters: usize) -> Result<()> {
     Ok(())
 }
 
-/// Disturbs a placement of something onto two clusters: the hub agent is killed before the first write that `begin` causes,
-/// then with another placement after the first, and so on, until there are no more. Each time it ends as `done` says. Gives
-/// how many writes there are.
-async fn killed_after_every_write(
+/// Disturbs a placement, and its run of the same name if it has one: the hub agent is killed before the first write that
+/// `begin` causes, then with another placement after the first, and so on, until there are no more. Each time it ends as
+/// `done` says. Gives how many writes there are.
+async fn killed_after_every_write<S: Scope>(
     ctx: &Ctx,
-    prepare: impl AsyncFn(&Crp, &Value) -> Result<()>,
-    begin: impl AsyncFn(&Crp, &Value) -> Result<()>,
-    done: impl AsyncFn(&Crp) -> Result<()>,
+    named: impl Fn(&str) -> Placement<S>,
+    prepare: impl AsyncFn(&Placement<S>) -> Result<()>,
+    begin: impl AsyncFn(&Placement<S>) -> Result<()>,
+    done: impl AsyncFn(&Placement<S>) -> Result<()>,
 ) -> Result<usize> {
-    let cast = Cast::new(ctx, &["a", "b"]).await?;
-    let spec = json!({
-        "resourceSelectors": whole_namespace(&furnished(ctx).await?), "policy": cast.everywhere(),
-        "strategy": rolling(&json!(1), &json!(1)),
-    });
     let mut writes = 0;
     // One that is killed leads again as soon as it is back.
     with_hub_flags(ctx.fleet(), &["--leader-elect=false"], async || {
         for count in 0.. {
-            let crp = Crp::named(ctx, &ctx.name(&format!("crp-{count}")));
-            prepare(&crp, &spec).await?;
-            let gate = Gate::new(ctx, &crp.name, count).await?;
+            let placement = named(&ctx.name(&format!("p-{count}")));
+            prepare(&placement).await?;
+            let gate = Gate::new(ctx, &placement.name, count).await?;
             let at = || format!("killed after write {count}");
-            begin(&crp, &spec).await?;
+            begin(&placement).await?;
             let killed = tokio::select! {
                 biased;
                 () = gate.held() => true,
-                outcome = done(&crp) => outcome.with_context(at).map(|()| false)?,
+                outcome = done(&placement) => outcome.with_context(at).map(|()| false)?,
             };
             if killed {
                 ctx.fleet().kill(HUB_AGENT).await?;
@@ -67,11 +62,11 @@ async fn killed_after_every_write(
             if killed {
                 ctx.fleet().start_again(HUB_AGENT).await?;
             }
-            done(&crp).await.with_context(at)?;
+            done(&placement).await.with_context(at)?;
             // The next one has its writes to itself.
-            let api = crp.api::<ClusterResourcePlacement>().await?;
-            if api.get_opt(&crp.name).await?.is_some() {
-                crp.remove().await?;
+            let api = placement.api::<S::Placement>().await?;
+            if api.get_opt(&placement.name).await?.is_some() {
+                placement.remove().await?;
             }
             if !killed {
                 writes = count;
@@ -84,6 +79,16 @@ async fn killed_after_every_write(
     Ok(writes)
 }
 
+/// The furnished namespace onto two clusters, and who plays them.
+async fn two(ctx: &Ctx) -> Result<(Cast, Value)> {
+    let cast = Cast::new(ctx, &["a", "b"]).await?;
+    let spec = json!({
+        "resourceSelectors": whole_namespace(&furnished(ctx).await?), "policy": cast.everywhere(),
+        "strategy": rolling(&json!(1), &json!(1)),
+    });
+    Ok((cast, spec))
+}
+
 /// None is left out: a placement on two clusters cannot do with fewer.
 fn at_least(least: usize, writes: usize) -> Result<()> {
     println!("killed after each of {writes} writes");
@@ -94,15 +99,17 @@ fn at_least(least: usize, writes: usize) -> Result<()> {
 #[test]
 fn a_hub_agent_killed_after_any_write_of_a_creation_goes_on() {
     scenario("crash-new", |ctx| async move {
-        let create = async |crp: &Crp, spec: &Value| Crp::create_called(&ctx, &crp.name, spec).await.map(drop);
+        let (_cast, spec) = two(&ctx).await?;
+        let create = async |crp: &Crp| Crp::create_called(&ctx, &crp.name, &spec).await.map(drop);
         let whole = async |crp: &Crp| {
             crp.until_available(0).await?;
             in_order(crp, 2).await
         };
+        let named = |name: &str| Crp::named(&ctx, name);
         // Finalizers, two snapshots, two bindings, two Works, and the status of each but the Works.
         at_least(
             9,
-            killed_after_every_write(&ctx, async |_, _| Ok(()), create, whole).await?,
+            killed_after_every_write(&ctx, named, async |_| Ok(()), create, whole).await?,
         )
     });
 }
@@ -110,12 +117,13 @@ fn a_hub_agent_killed_after_any_write_of_a_creation_goes_on() {
 #[test]
 fn a_hub_agent_killed_after_any_write_of_an_update_goes_on() {
     scenario("crash-next", |ctx| async move {
-        let there = async |crp: &Crp, spec: &Value| {
-            Crp::create_called(&ctx, &crp.name, spec).await?;
+        let (_cast, spec) = two(&ctx).await?;
+        let there = async |crp: &Crp| {
+            Crp::create_called(&ctx, &crp.name, &spec).await?;
             crp.until_available(0).await.map(drop)
         };
         // The value is the placement's name: none of them finds what it wants already there.
-        let update = async |crp: &Crp, _: &Value| change(&ctx, &crp.name).await;
+        let update = async |crp: &Crp| change(&ctx, &crp.name).await;
         let updated = async |crp: &Crp| {
             crp.until_available(1).await?;
             in_order(crp, 2).await?;
@@ -123,104 +131,25 @@ fn a_hub_agent_killed_after_any_write_of_an_update_goes_on() {
             ensure!(works.iter().all(|work| contains(work, &wanted)), "{works:?}");
             Ok(())
         };
+        let named = |name: &str| Crp::named(&ctx, name);
         // A snapshot, and for each cluster its binding, its Work and its status.
-        at_least(7, killed_after_every_write(&ctx, there, update, updated).await?)
+        at_least(7, killed_after_every_write(&ctx, named, there, update, updated).await?)
     });
 }
 
 #[test]
 fn a_hub_agent_killed_after_any_write_of_a_deletion_leaves_nothing() {
     scenario("crash-end", |ctx| async move {
-        let there = async |crp: &Crp, spec: &Value| {
-            Crp::create_called(&ctx, &crp.name, spec).await?;
+        let (_cast, spec) = two(&ctx).await?;
+        let there = async |crp: &Crp| {
+            Crp::create_called(&ctx, &crp.name, &spec).await?;
             crp.until_available(0).await.map(drop)
         };
-        let delete = async |crp: &Crp, _: &Value| crp.delete().await;
+        let delete = async |crp: &Crp| crp.delete().await;
+        let gone = async |crp: &Crp| crp.until_gone().await;
+        let named = |name: &str| Crp::named(&ctx, name);
         // Two bindings, two Works, two snapshots and the finalizers.
-        at_least(
-            7,
-            killed_after_every_write(&ctx, there, delete, async |crp| crp.until_gone().await).await?,
-        )
-    });
-}
-
-/// A run of the placement, of its name, over both clusters one after the other, with an approval before them.
-async fn run_it(ctx: &Ctx, crp: &Crp) -> Result<()> {
-    let all = json!({
-        "name": "all", "labelSelector": {}, "maxConcurrency": 1, "beforeStageTasks": [{ "type": "Approval" }],
-    });
-    let strategy = json!({ "metadata": { "name": crp.name }, "spec": { "stages": [all] } });
-    let run = json!({ "metadata": { "name": crp.name }, "spec": {
-        "placementName": crp.name, "stagedRolloutStrategyName": crp.name, "state": "Run",
-    } });
-    ctx.create::<ClusterStagedUpdateStrategy>("hub", serde_json::from_value(strategy)?)
-        .await?;
-    ctx.create::<ClusterStagedUpdateRun>("hub", serde_json::from_value(run)?)
-        .await?;
-    Ok(())
-}
-
-/// Approves what the run asks for; in the end each cluster was started once, the second after the first.
-async fn has_run(ctx: &Ctx, crp: &Crp) -> Result<()> {
-    let requests = Api::<ClusterApprovalRequest>::all(ctx.hub().await?);
-    let name = format!("{}-before-all", crp.name);
-    let asked = wait::until_present(requests.clone(), &name, "asked for", |_| true).await?;
-    if asked.status.unwrap_or_default().conditions.is_empty() {
-        let approved = json!({ "status": { "conditions": [{
-            "type": "Approved", "status": "True", "reason": "Played", "message": "", "observedGeneration": 1,
-            "lastTransitionTime": now(),
-        }] } });
-        requests
-            .patch_status(&name, &PatchParams::default(), &Patch::Merge(approved))
-            .await?;
-    }
-    let runs = Api::<ClusterStagedUpdateRun>::all(ctx.hub().await?);
-    let run = wait::until_present(runs, &crp.name, "Succeeded", |run| {
-        let said = run.status.as_ref().map(|status| status.conditions.as_slice());
-        conditions::is_true(said.unwrap_or_default(), "Succeeded", 1)
-    })
-    .await?;
-    crp.until_available(0).await?;
-    in_order(crp, 2).await?;
-    let stages = run.status.unwrap_or_default().stages_status;
-    let (mut works, mut bindings) = (crp.works().await?, crp.bindings().await?);
-    works.sort_by_key(cluster_of);
-    bindings.sort_by_key(|binding| binding.spec.target_cluster.clone());
-    let mut earlier = None;
-    for ((cluster, binding), work) in stages[0].clusters.iter().zip(&bindings).zip(&works) {
-        ensure!(binding.spec.target_cluster == cluster.cluster_name, "{stages:?}");
-        // One write to its spec, at the time that the run says.
-        ensure!(binding.metadata.generation == Some(2), "{binding:?}");
-        let said = bound(binding, "RolloutStarted").context("RolloutStarted")?;
-        let started = conditions::find(&cluster.conditions, "Started").context("Started")?;
-        ensure!(
-            said.last_transition_time == started.last_transition_time,
-            "{said:?} {started:?}"
-        );
-        // Not before the one before it was available.
-        ensure!(earlier <= Some(started.last_transition_time.0), "{stages:?} {works:?}");
-        let status = work.status.as_ref().context("the member has answered")?;
-        let available = conditions::find(&status.conditions, "Available").context("Available")?;
-        earlier = Some(available.last_transition_time.0);
-    }
-    Ok(())
-}
-
-#[test]
-fn a_hub_agent_killed_after_any_write_of_a_run_starts_nothing_twice() {
-    scenario("crash-run", |ctx| async move {
-        let there = async |crp: &Crp, spec: &Value| {
-            let mut spec = spec.clone();
-            spec["strategy"] = json!({ "type": "External" });
-            Crp::create_called(&ctx, &crp.name, &spec).await?;
-            crp.until_bindings("two", |all| all.len() == 2).await?;
-            crp.policy().await.map(drop)
-        };
-        let begin = async |crp: &Crp, _: &Value| run_it(&ctx, crp).await;
-        let done = async |crp: &Crp| has_run(&ctx, crp).await;
-        // A finalizer, a snapshot, the plan, the request, its acceptance; for each cluster its binding twice, its Work and
-        // the run; the end.
-        at_least(14, killed_after_every_write(&ctx, there, begin, done).await?)
+        at_least(7, killed_after_every_write(&ctx, named, there, delete, gone).await?)
     });
 }
 
@@ -337,19 +266,14 @@ fn an_api_server_that_goes_away_in_the_middle_makes_no_duplicates() {
     });
 }
 
-/// How many writes of anybody the hub's API server has refused because something else came in between.
-async fn conflicts(ctx: &Ctx) -> Result<u64> {
+/// How many writes of anybody to these kinds the hub's API server has refused because something else came in between.
+async fn conflicts(ctx: &Ctx, plurals: &[&str]) -> Result<u64> {
     let request = http::Request::get("/metrics").body(Vec::new())?;
     let text = ctx.hub().await?.request_text(request).await?;
     let of_ours = |line: &&str| {
         line.starts_with("apiserver_request_total{")
             && line.contains("code=\"409\"")
-            && [
-                "resource=\"clusterresourcebindings\"",
-                "resource=\"clusterresourceplacements\"",
-            ]
-            .iter()
-            .any(|resource| line.contains(resource))
+            && plurals.iter().any(|plural| line.contains(&format!("resource=\"{plural}\"")))
     };
     let counts = text.lines().filter(of_ours).filter_map(|line| line.rsplit_once(' '));
     Ok(counts.filter_map(|(_, count)| count.parse::<u64>().ok()).sum())
@@ -385,12 +309,13 @@ fn writes_of_others_in_between_are_survived() {
             crp.until_bindings("all", |all| all.len() == words.len()).await?;
             anyhow::Ok(())
         };
-        let before = conflicts(&ctx).await?;
+        let written = ["clusterresourcebindings", "clusterresourceplacements"];
+        let before = conflicts(&ctx, &written).await?;
         let outcome = changed.await;
         noise.abort();
         outcome?;
         // Otherwise this has shown nothing.
-        ensure!(conflicts(&ctx).await? > before, "nothing came in between");
+        ensure!(conflicts(&ctx, &written).await? > before, "nothing came in between");
         let placement = crp.get().await?;
         ensure!(
             placement.finalizers().iter().any(|f| f == finalizers::SCHEDULER),
