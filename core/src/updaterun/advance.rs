@@ -106,7 +106,7 @@ pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, at: Moment) ->
     if let Some(verdict) = pass.judge(&mut status) {
         pass.conclude(&mut status, verdict);
         pass.tell_not_included();
-        pass.memory.spans = std::mem::take(&mut pass.spans);
+        pass.keep_spans();
     } else {
         // Nothing is written while an edit of the placement may still be taken back.
         status.clone_from(run.status);
@@ -289,6 +289,16 @@ impl<'a> Pass<'a> {
 
     pub(super) fn now(&self) -> Timestamp {
         self.pen.now
+    }
+
+    /// A stop asks for no waits, which go on all the same.
+    fn keep_spans(&mut self) {
+        let spans = std::mem::take(&mut self.spans);
+        if self.run.spec.state == UpdateRunState::Stop {
+            self.memory.spans.absorb(spans);
+        } else {
+            self.memory.spans = spans;
+        }
     }
 
     /// When it was, by today's clock, that the stored status says `stamp` of `subject`.

@@ -253,7 +253,9 @@ pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize, fl
 }
 
 fn begin(pass: &mut Pass<'_>, place: usize, cluster: &ClusterUpdatingStatus, flight: &mut Flight) {
-    let since = cluster.started_at().map(|since| pass.since(&cluster.cluster_name, since));
+    let since = cluster
+        .started_at()
+        .map(|since| pass.since(&cluster.cluster_name, since));
     flight.add(place, &cluster.cluster_name, since, "just started".to_owned());
 }
 

@@ -82,10 +82,5 @@ fn remove(pass: &mut Pass<'_>, place: usize, cluster: &mut ClusterUpdatingStatus
     let since = cluster.started_at().unwrap_or(pass.now());
     cluster.start(pass.pen, since);
     let since = cluster.started_at().map(|since| pass.since(&name, since));
-    flight.add(
-        place,
-        &name,
-        since,
-        "its binding is still being deleted".to_owned(),
-    );
+    flight.add(place, &name, since, "its binding is still being deleted".to_owned());
 }

@@ -41,6 +41,11 @@ impl Spans {
         let stepped = told.duration_since(stamp).abs() > TOLERANCE;
         if stepped { told } else { stamp }
     }
+
+    /// Adds what was seen to what is known.
+    pub(super) fn absorb(&mut self, mut seen: Self) {
+        self.0.append(&mut seen.0);
+    }
 }
 
 /// A time that is yet to come was stored before the clock was set back.

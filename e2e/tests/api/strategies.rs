@@ -32,7 +32,13 @@ fn waits(time: &str) -> Value {
 #[test]
 fn a_strategy_has_its_bounds() {
     scenario("strategy-bounds", |ctx| async move {
-        let named = |count: usize| json!((0..count).map(|n| json!({ "name": format!("s{n}") })).collect::<Vec<_>>());
+        let named = |count: usize| {
+            json!(
+                (0..count)
+                    .map(|n| json!({ "name": format!("s{n}") }))
+                    .collect::<Vec<_>>()
+            )
+        };
         let tasks = |field: &str, count: usize| with(field, json!(vec![json!({ "type": "Approval" }); count]));
         let concurrency = |value: Value| with("maxConcurrency", value);
         for good in [
@@ -60,10 +66,22 @@ fn a_strategy_has_its_bounds() {
             (tasks("beforeStageTasks", 2), "spec.stages[0].beforeStageTasks"),
             (concurrency(json!(0)), "maxConcurrency must be at least 1"),
             (concurrency(json!(-1)), "maxConcurrency must be at least 1"),
-            (concurrency(json!("0")), "spec.stages[0].maxConcurrency in body should match"),
-            (concurrency(json!("50")), "spec.stages[0].maxConcurrency in body should match"),
-            (concurrency(json!("0%")), "spec.stages[0].maxConcurrency in body should match"),
-            (concurrency(json!("101%")), "spec.stages[0].maxConcurrency in body should match"),
+            (
+                concurrency(json!("0")),
+                "spec.stages[0].maxConcurrency in body should match",
+            ),
+            (
+                concurrency(json!("50")),
+                "spec.stages[0].maxConcurrency in body should match",
+            ),
+            (
+                concurrency(json!("0%")),
+                "spec.stages[0].maxConcurrency in body should match",
+            ),
+            (
+                concurrency(json!("101%")),
+                "spec.stages[0].maxConcurrency in body should match",
+            ),
             (waits("1"), "waitTime in body should match"),
             (waits("1d"), "waitTime in body should match"),
             (waits("01h"), "waitTime in body should match"),

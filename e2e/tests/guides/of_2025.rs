@@ -24,15 +24,30 @@ const WORDS: [(&str, &str); 14] = [
     ),
     ("  Observed Resource Index:  0\n", ""),
     ("  Selected Resources:  \n    ...\n", ""),
-    ("to roll out the latest resources or not", "to roll out some version of the resources or not"),
-    ("cannot continue the ClusterStagedUpdateRun", "cannot continue the updateRun"),
-    ("failed to initialize the clusterStagedUpdateRun", "failed to validate the updateRun"),
+    (
+        "to roll out the latest resources or not",
+        "to roll out some version of the resources or not",
+    ),
+    (
+        "cannot continue the ClusterStagedUpdateRun",
+        "cannot continue the updateRun",
+    ),
+    (
+        "failed to initialize the clusterStagedUpdateRun",
+        "failed to validate the updateRun",
+    ),
     (
         "no clusterResourceSnapshots with index `1` found for clusterResourcePlacement `example-placement`",
         "no resourceSnapshots with index `1` found for placement `/example-placement`",
     ),
-    ("parent clusterResourcePlacement not found", "parent placement not found"),
-    ("ClusterStagedUpdateRun initialized successfully", "The UpdateRun initialized successfully"),
+    (
+        "parent clusterResourcePlacement not found",
+        "parent placement not found",
+    ),
+    (
+        "ClusterStagedUpdateRun initialized successfully",
+        "The UpdateRun initialized successfully",
+    ),
     (
         "unexpected behavior which cannot be handled by the controller: the clusterResourceBinding of the updating cluster \
          `member1` in the stage `staging` does not have expected status: binding spec diff: binding has different \
@@ -48,7 +63,10 @@ const WORDS: [(&str, &str); 14] = [
         "waiting for member1 cluster(s) in stage staging to finish updating, please check placement status",
     ),
     ("clusterStagedUpdateRun: example-run", "updateRun: example-run"),
-    ("Manifest is trackable but not available yet", "Manifest is not yet available; Fleet will check again later"),
+    (
+        "Manifest is trackable but not available yet",
+        "Manifest is not yet available; Fleet will check again later",
+    ),
     ("Type:  ConfigMap", "Type:  ResourceEnvelope"),
 ];
 

@@ -115,14 +115,20 @@ fn a_binding_that_is_kept_gets_the_last_stage_stuck() {
             let run = story.run("run", &json!({})).await?;
             let status = story.until(&run, "Progressing=False UpdateRunStuck").await?;
             let said = &status.conditions[1].message;
-            ensure!(said.contains("in stage kubernetes-fleet.io/deleteStage to finish"), "{said}");
+            ensure!(
+                said.contains("in stage kubernetes-fleet.io/deleteStage to finish"),
+                "{said}"
+            );
 
             // A stop ends there too, and the run goes on when the binding may.
             story.set_state(&run, "Stop").await?;
             let status = story.until(&run, "Progressing=False UpdateRunStopped").await?;
             let last = status.deletion_stage_status.context("the last stage")?;
             let said = &last.conditions.first().context("Progressing")?.message;
-            ensure!(said.ends_with(&format!("; still updating: {}", cast.name("b"))), "{said}");
+            ensure!(
+                said.ends_with(&format!("; still updating: {}", cast.name("b"))),
+                "{said}"
+            );
             story.set_state(&run, "Run").await?;
             story.until(&run, "Progressing=False UpdateRunStuck").await?;
             let going = story.placement.bindings().await?;

@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::finalizers;
 use fleet_api::placement::{ClusterSchedulingPolicySnapshot, Scope};
 use fleet_e2e::agents::{self, API_SERVER, HUB_AGENT, with_hub_flags};
+use fleet_e2e::binaries;
 use fleet_e2e::gate::Gate;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{Crp, Placement, change, furnished, place, rolling, whole_namespace};
 use fleet_e2e::played::{Act, Cast, affinity};
 use fleet_e2e::works::{cluster_of, contains};
-use fleet_e2e::binaries;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
@@ -273,7 +273,9 @@ async fn conflicts(ctx: &Ctx, plurals: &[&str]) -> Result<u64> {
     let of_ours = |line: &&str| {
         line.starts_with("apiserver_request_total{")
             && line.contains("code=\"409\"")
-            && plurals.iter().any(|plural| line.contains(&format!("resource=\"{plural}\"")))
+            && plurals
+                .iter()
+                .any(|plural| line.contains(&format!("resource=\"{plural}\"")))
     };
     let counts = text.lines().filter(of_ours).filter_map(|line| line.rsplit_once(' '));
     Ok(counts.filter_map(|(_, count)| count.parse::<u64>().ok()).sum())

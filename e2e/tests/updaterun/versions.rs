@@ -22,9 +22,9 @@ async fn overridden(ctx: &Ctx, word: &str, placement: Value, rules: Value) -> Re
     let spec = json!({
         "placement": placement, "resourceSelectors": [selector], "policy": { "overrideRules": rules },
     });
-    let object = serde_json::from_value(json!({ "metadata": { "name": ctx.name(word) }, "spec": spec }))?;
-    let made: ResourceOverride = ctx.create_in("hub", ctx.prefix(), object).await?;
-    drop(made);
+    let object = json!({ "metadata": { "name": ctx.name(word) }, "spec": spec });
+    ctx.create_in::<ResourceOverride>("hub", ctx.prefix(), serde_json::from_value(object)?)
+        .await?;
     // Its snapshot is what runs read.
     let snapshots = Api::<ResourceOverrideSnapshot>::namespaced(ctx.hub().await?, ctx.prefix());
     let name = format!("{}-0", ctx.name(word));
@@ -82,7 +82,9 @@ fn overrides_are_those_of_the_plan_and_of_this_very_placement() {
 
 /// The indexes of these snapshots.
 fn indexes(snapshots: &[ResourceSnapshot]) -> Vec<&str> {
-    let labels = snapshots.iter().filter_map(|snapshot| snapshot.metadata.labels.as_ref());
+    let labels = snapshots
+        .iter()
+        .filter_map(|snapshot| snapshot.metadata.labels.as_ref());
     let mut found: Vec<_> = labels
         .filter_map(|labels| labels.get("kubernetes-fleet.io/resource-index"))
         .map(String::as_str)

@@ -265,7 +265,12 @@ impl Hub {
         annotations.insert(UPDATE_RUN.into(), "other/other-uid".into());
         binding.touch();
         let generation = binding.generation();
-        conditions::set(&mut binding.status.conditions, &RolloutStarted::Started, generation, now);
+        conditions::set(
+            &mut binding.status.conditions,
+            &RolloutStarted::Started,
+            generation,
+            now,
+        );
     }
 
     pub(super) fn set_state(&mut self, state: UpdateRunState) {

@@ -30,7 +30,7 @@ enum Happening {
     TakeOver(usize),
     /// Another run gives a cluster just what this one would.
     Forestall(usize),
-    /// The status loses that a cluster was started, or is done.
+    /// The status loses that a cluster was started.
     Tamper(usize),
     Stop,
     Resume,
@@ -125,7 +125,7 @@ impl Hub {
                 let stages = self.run.status.stages_status.iter_mut();
                 let mut under_way = stages.filter(|stage| conditions::find(&stage.conditions, "Succeeded").is_none());
                 let entry = under_way.find_map(|stage| stage.clusters.get_mut(*place));
-                _ = entry.and_then(|entry| entry.conditions.pop());
+                _ = entry.and_then(|entry| entry.conditions.pop_if(|c| c.type_ == "Started"));
             }
             Happening::Forestall(place) if self.has(CLUSTERS[*place]) && self.is_live(CLUSTERS[*place]) => {
                 self.forestall(CLUSTERS[*place]);

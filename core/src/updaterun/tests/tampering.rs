@@ -2,8 +2,9 @@
 
 use fleet_api::conditions;
 use fleet_api::placement::{UpdateRunState, UpdateRunStatus};
+use serde_json::json;
 
-use super::hub::Hub;
+use super::hub::{Hub, strategy};
 
 /// What a run under way says after its status was edited, with `a` done and `b` just started.
 #[track_caller]
@@ -29,9 +30,35 @@ fn what_stored_objects_tell_is_said_again() {
     repaired(|status| status.conditions[0].observed_generation = Some(7));
     // That a cluster was started, and when, is on its binding.
     repaired(|status| lost(&mut status.stages_status[0].clusters[1].conditions, "Started"));
-    repaired(|status| lost(&mut status.stages_status[0].clusters[0].conditions, "Succeeded"));
     repaired(|status| status.stages_status[0].clusters[1].conditions[0].observed_generation = None);
     repaired(|status| status.stages_status[0].conditions[0].reason = "Forged".into());
+}
+
+#[test]
+fn that_a_cluster_is_done_is_found_out_again_unless_that_makes_too_many() {
+    let tampered = |max: u32| {
+        let mut hub = Hub::new(&["a", "b"]);
+        hub.strategy = Some(strategy(
+            json!([{ "name": "all", "labelSelector": {}, "maxConcurrency": max }]),
+        ));
+        hub.settle();
+        hub.available("a");
+        hub.settle();
+        conditions::remove(&mut hub.run.status.stages_status[0].clusters[0].conditions, "Succeeded");
+        hub.settle();
+        hub
+    };
+    let hub = tampered(2);
+    assert!(
+        hub.stage(0).ends_with("a: Started, Succeeded | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
+    assert!(
+        tampered(1)
+            .message("Succeeded")
+            .ends_with("the number of updating clusters `2` in the updating stage `all` exceeds maxConcurrency `1`")
+    );
 }
 
 #[test]

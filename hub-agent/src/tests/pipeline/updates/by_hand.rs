@@ -29,7 +29,12 @@ async fn a_status_that_somebody_else_edits_is_looked_at_and_repaired() {
         let updates = hub.updates.clone();
         async move { updaterun::feed(&updates).await }
     });
-    while hub.run_status().stages_status.iter().all(|stage| stage.start_time.is_none()) {
+    while hub
+        .run_status()
+        .stages_status
+        .iter()
+        .all(|stage| stage.start_time.is_none())
+    {
         hub.go().await;
     }
     // It stops: that is its user's word, and then its own.
@@ -42,7 +47,12 @@ async fn a_status_that_somebody_else_edits_is_looked_at_and_repaired() {
     }
     hub.sync();
     let own = hub.run_status();
-    let said = |status: &UpdateRunStatus| conditions::find(&status.conditions, "Progressing").unwrap().reason.clone();
+    let said = |status: &UpdateRunStatus| {
+        conditions::find(&status.conditions, "Progressing")
+            .unwrap()
+            .reason
+            .clone()
+    };
     assert_eq!(said(&own), "UpdateRunStopped");
     assert_eq!(hub.awake().await, 0, "it wakes itself");
     let mut forged = own.clone();
