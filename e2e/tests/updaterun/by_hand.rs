@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{ClusterScoped, Scope};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::bound;
+use fleet_e2e::placements::{bound, change};
 use fleet_e2e::played::Act;
 use fleet_e2e::runs::{Story, line, stage, under_way};
 use fleet_e2e::wait;
@@ -111,6 +111,7 @@ fn what_cannot_be_put_right_ends_the_run_with_its_text() {
         fails(&story, &run, &text).await?;
 
         // The binding of a cluster that it has started.
+        change(&ctx, "two").await?;
         let run = next(&story, "given").await?;
         let binding = story.placement.binding(&cast.name("a")).await?.name_any();
         let other = json!({ "spec": { "resourceSnapshotName": story.placement.snapshot(9) } });
@@ -151,7 +152,7 @@ fn what_cannot_be_put_right_ends_the_run_with_its_text() {
         story.until_succeeded(&last).await?;
         story
             .placement
-            .until_text_on("\"one\"", &cast.names(&["a", "b"]))
+            .until_text_on("\"two\"", &cast.names(&["a", "b"]))
             .await?;
         Ok(())
     });

@@ -3,8 +3,8 @@
 use anyhow::{Context as _, ensure};
 use fleet_api::placement::{BindingState, ClusterScoped, Namespaced};
 use fleet_e2e::harness::scenario;
-use fleet_e2e::placements::{bound, nowhere};
-use fleet_e2e::played::Cast;
+use fleet_e2e::placements::bound;
+use fleet_e2e::played::{Cast, affinity};
 use fleet_e2e::runs::{Story, line, stage};
 use serde_json::json;
 
@@ -94,7 +94,8 @@ fn a_placement_that_picks_nothing_any_more_is_emptied_by_a_run() {
         story.strategy(&json!([stage("all", &all)])).await?;
         let run = story.run("one", &json!({})).await?;
         story.until_succeeded(&run).await?;
-        story.placement.edit(json!({ "policy": nowhere() })).await?;
+        let none = json!({ "affinity": affinity(&[("none", "none")]) });
+        story.placement.edit(json!({ "policy": none })).await?;
         let left = cast.in_state(&["a", "b"], &BindingState::Unscheduled);
         story.placement.until_states(&left).await?;
         let run = story.run("none", &json!({})).await?;

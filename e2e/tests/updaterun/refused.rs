@@ -9,16 +9,24 @@ use fleet_e2e::refusal::{Rule, allow, refuse};
 use fleet_e2e::runs::{Story, stage};
 use fleet_e2e::wait;
 use kube::ResourceExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const GROUP: &str = "placement.kubernetes-fleet.io";
 
 /// How many conditions the only cluster and the only task have: what is not done is not said.
-async fn said(story: &Story<ClusterScoped>, run: &str) -> Result<(usize, usize)> {
-    let status = story.status(run).await?;
-    let stage = &status.stages_status[0];
-    let task = &stage.before_stage_task_status[0];
-    Ok((stage.clusters[0].conditions.len(), task.conditions.len()))
+fn said(status: &Value) -> (usize, usize) {
+    let stage = &status["stagesStatus"][0];
+    let count = |entry: &Value| entry["conditions"].as_array().map_or(0, Vec::len);
+    (count(&stage["clusters"][0]), count(&stage["beforeStageTaskStatus"][0]))
+}
+
+async fn until_said(story: &Story<ClusterScoped>, run: &str, wanted: (usize, usize)) -> Result<()> {
+    let what = format!("{wanted:?}");
+    wait::until_present(story.runs().await?, run, &what, |run| {
+        said(&run.data["status"]) == wanted
+    })
+    .await?;
+    Ok(())
 }
 
 #[test]
@@ -81,12 +89,12 @@ fn what_is_refused_is_not_said_to_be_done_and_is_done_later() {
         story
             .until(&run, "Initialized=True UpdateRunInitializedSuccessfully")
             .await?;
-        ensure!(said(&story, &run).await? == (0, 0));
+        until_said(&story, &run, (0, 0)).await?;
         allow(&ctx, "request").await?;
         story.until_asked(&request).await?;
         story.approve(&request, 1).await?;
-        story.until(&run, "Progressing=False UpdateRunWaiting").await?;
-        ensure!(said(&story, &run).await? == (0, 1), "it is asked for, and not accepted");
+        // It is asked for, and not accepted.
+        until_said(&story, &run, (0, 1)).await?;
         allow(&ctx, "accepted").await?;
         let requests = story
             .placement
@@ -96,14 +104,15 @@ fn what_is_refused_is_not_said_to_be_done_and_is_done_later() {
             request.data.to_string().contains("ApprovalAccepted")
         })
         .await?;
-        ensure!(said(&story, &run).await?.0 == 0, "nothing is started");
+        // Nothing is started.
+        until_said(&story, &run, (0, 2)).await?;
         allow(&ctx, "content").await?;
         let bindings = story
             .placement
             .until_bindings("bound", |all| all.iter().any(|b| b.metadata.generation == Some(2)))
             .await?;
         ensure!(bound(&bindings[0], "RolloutStarted").is_none(), "{bindings:?}");
-        ensure!(said(&story, &run).await?.0 == 0, "nothing is started");
+        until_said(&story, &run, (0, 2)).await?;
         allow(&ctx, "stamp").await?;
         story.until_succeeded(&run).await?;
         let binding = story.placement.binding(&cast.name("a")).await?;
