@@ -108,7 +108,11 @@ fn members_fall_silent_leave_and_come_back_in_every_phase() {
         leaves(&cast, "d").await?;
         cast.join("d", json!({ "stage": "all" })).await?;
         cast.silence("e", SignedDuration::from_mins(10)).await?;
-        story.placement.until_on(&cast.names(&["b", "d", "e", "f"])).await?;
+        // Who has left stays on the list until a run that was made afterwards leaves it.
+        let mut states = cast.in_state(&["a", "c"], &BindingState::Unscheduled);
+        states.extend(cast.in_state(&["b"], &BindingState::Bound));
+        states.extend(cast.in_state(&["d", "e", "f"], &BindingState::Scheduled));
+        story.placement.until_states(&states).await?;
         cast.act(&["f"], Act::Silent);
         cast.act(&["b"], Act::Available);
         story

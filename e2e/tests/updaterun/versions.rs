@@ -106,15 +106,18 @@ fn the_version_of_a_run_is_kept_until_it_has_ended() {
         story
             .until(&first, "Initialized=True UpdateRunInitializedSuccessfully")
             .await?;
-        for word in ["two", "three"] {
+        for word in ["two", "three", "four"] {
             change(&ctx, word).await?;
             let run = story.run(word, &json!({})).await?;
             story.until_succeeded(&run).await?;
         }
-        // Nobody needs the one in between.
+        // Of those in between the last may still be on a cluster while the next one is made.
         story
             .placement
-            .until_made("the first and the last", |all| indexes(all) == ["0", "2"])
+            .until_made("the first and the last", |all| {
+                let kept = indexes(all);
+                kept.contains(&"0") && kept.contains(&"3") && !kept.contains(&"1")
+            })
             .await?;
         // It rolls out what it was made for.
         story.set_state(&first, "Run").await?;
