@@ -190,10 +190,11 @@ fn a_run_that_is_stuck_over_an_envelope() {
     scenario("guide-envelope", |ctx| async move {
         with_hub_flags(ctx.fleet(), &["--update-run-stuck-threshold=5s"], async || {
             let mut guide = Guide::new(&ctx, &json!({})).await?;
+            let (namespace, mut inside) = (ctx.name("test-namespace"), nginx("nginx"));
+            inside["metadata"]["namespace"] = json!(namespace);
             let envelope = json!({
-                "metadata": { "name": "envelope-nginx-deploy" }, "data": { "nginx.yaml": nginx("nginx") },
+                "metadata": { "name": "envelope-nginx-deploy" }, "data": { "nginx.yaml": inside },
             });
-            let namespace = ctx.name("test-namespace");
             ctx.create_in::<ResourceEnvelope>("hub", &namespace, serde_json::from_value(envelope)?)
                 .await?;
             let run = guide.run("example-run", &json!({ "state": "Run" })).await?;

@@ -109,10 +109,10 @@ fn members_fall_silent_leave_and_come_back_in_every_phase() {
         cast.join("d", json!({ "stage": "all" })).await?;
         cast.silence("e", SignedDuration::from_mins(10)).await?;
         // Who has left stays on the list until a run that was made afterwards leaves it.
-        let mut states = cast.in_state(&["a", "c"], &BindingState::Unscheduled);
-        states.extend(cast.in_state(&["b"], &BindingState::Bound));
-        states.extend(cast.in_state(&["d", "e", "f"], &BindingState::Scheduled));
-        story.placement.until_states(&states).await?;
+        let mut listed = cast.in_state(&["a", "c"], &BindingState::Unscheduled);
+        listed.extend(cast.in_state(&["b"], &BindingState::Bound));
+        listed.extend(cast.in_state(&["d", "e", "f"], &BindingState::Scheduled));
+        story.placement.until_states(&listed).await?;
         cast.act(&["f"], Act::Silent);
         cast.act(&["b"], Act::Available);
         story
