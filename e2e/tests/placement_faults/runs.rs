@@ -109,9 +109,9 @@ fn a_binding_that_is_kept_gets_the_last_stage_stuck() {
             let keep = json!({ "metadata": { "finalizers": finalizers } });
             story.placement.patch_binding(&binding.name_any(), keep).await?;
             story.placement.edit(json!({ "policy": cast.only(&["a"]) })).await?;
-            let states = [("a", BindingState::Bound), ("b", BindingState::Unscheduled)];
-            let states = states.map(|(word, state)| (cast.name(word), state));
-            story.placement.until_states(&states).await?;
+            let listed = [("a", BindingState::Bound), ("b", BindingState::Unscheduled)];
+            let listed = listed.map(|(word, state)| (cast.name(word), state));
+            story.placement.until_states(&listed).await?;
             let run = story.run("run", &json!({})).await?;
             let status = story.until(&run, "Progressing=False UpdateRunStuck").await?;
             let said = &status.conditions[1].message;
