@@ -1,5 +1,5 @@
 //! Laws over random histories: clusters that come, go, work and break; users that stop, resume, approve and edit; other
-//! runs; somebody who edits the status; clocks that are set; crashes between any two writes.
+//! runs; clocks that are set; crashes between any two writes.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,6 @@ enum Happening {
     TakeOver(usize),
     /// Another run gives a cluster just what this one would.
     Forestall(usize),
-    /// The status loses that a cluster was started.
-    Tamper(usize),
     Stop,
     Resume,
     Approve(usize, i64),
@@ -56,8 +54,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => cluster.clone().prop_map(Happening::Pick),
         2 => cluster.clone().prop_map(Happening::Gone),
         1 => cluster.clone().prop_map(Happening::TakeOver),
-        1 => cluster.clone().prop_map(Happening::Forestall),
-        1 => cluster.prop_map(Happening::Tamper),
+        1 => cluster.prop_map(Happening::Forestall),
         1 => Just(Happening::Stop),
         2 => Just(Happening::Resume),
         3 => (0..6usize, 0..2i64).prop_map(|(request, generation)| Happening::Approve(request, generation)),
@@ -121,12 +118,6 @@ impl Hub {
             }
             Happening::Time(seconds) => self.now += seconds,
             Happening::Clock(seconds) => self.set_clock(*seconds),
-            Happening::Tamper(place) => {
-                let stages = self.run.status.stages_status.iter_mut();
-                let mut under_way = stages.filter(|stage| conditions::find(&stage.conditions, "Succeeded").is_none());
-                let entry = under_way.find_map(|stage| stage.clusters.get_mut(*place));
-                _ = entry.and_then(|entry| entry.conditions.pop_if(|c| c.type_ == "Started"));
-            }
             Happening::Forestall(place) if self.has(CLUSTERS[*place]) && self.is_live(CLUSTERS[*place]) => {
                 self.forestall(CLUSTERS[*place]);
             }
