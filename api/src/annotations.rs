@@ -28,6 +28,12 @@ pub const PREVIOUS_BINDING_STATE: &str = "kubernetes-fleet.io/previous-binding-s
 /// run includes it.
 pub const UPDATE_RUN: &str = "kubernetes-fleet.io/update-run";
 
+/// On evictions: how long to wait for the budget before the eviction is blocked, such as `10m`. Written by people.
+pub const EVICTION_WAIT: &str = "rollout.kubernetes-fleet.io/wait";
+/// On evictions: how long after their end they are deleted, such as `1h`; `0s` for never. Written by people; without it the
+/// hub agent's `--eviction-ttl` counts.
+pub const EVICTION_TTL: &str = "rollout.kubernetes-fleet.io/ttl";
+
 /// On Works: the master resource snapshot they were made from. Written by the work generator.
 pub const PARENT_RESOURCE_SNAPSHOT_NAME: &str = "kubernetes-fleet.io/parent-resource-snapshot-name";
 /// On Works: hash of the list of ResourceOverride snapshots applied. Written by the work generator.

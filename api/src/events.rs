@@ -312,6 +312,26 @@ events! {
     }
 }
 
+// Ours, all of them; the component is the name of upstream's controller, which emits none.
+events! {
+    /// On evictions. Conditions have upstream's texts, which clients compare whole; what is missing is told here.
+    pub enum EvictionEvent from "clusterresourceplacementeviction-controller" {
+        /// The condition's text.
+        Executed { message: String } => Normal "EvictionExecuted" "{message}";
+        /// What the budget needs, and which clusters are in the way.
+        Blocked { why: String } => Warning "EvictionBlocked" "{why}";
+        /// The condition's text.
+        Invalid { message: String } => Warning "EvictionInvalid" "{message}";
+        Waiting { until: String, why: String } => Normal "EvictionWaiting" "waits for the budget until {until}: {why}";
+        /// The hub was restored from a backup.
+        Held { cluster: String } => Warning "EvictionHeld"
+            "waits: the hub went back in time, and nothing is removed from {cluster} until the annotation \
+             kubernetes-fleet.io/recovered-at of its InternalMemberCluster has a newer time";
+        BadAnnotation { annotation: String, value: String } => Warning "EvictionAnnotationIgnored"
+            "the annotation {annotation} is ignored: {value:?} is no duration such as 30s, 10m or 1h30m";
+    }
+}
+
 // Ours, all of them: upstream's applier emits none.
 events! {
     /// On Works; recorded by the hub on the member's behalf.

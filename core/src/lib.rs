@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod apply;
 pub mod envelope;
+pub mod eviction;
 pub mod explain;
 pub mod membership;
 pub mod overrides;

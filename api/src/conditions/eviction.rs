@@ -1,4 +1,5 @@
-//! Conditions of an eviction. `Valid` is true only together with `Executed`.
+//! Conditions of an eviction. `Valid` is true together with `Executed`, or alone while a binding is being deleted for it
+//! or while it waits for its budget.
 
 states! {
     /// Whether there is something to evict. False is final.
@@ -29,6 +30,8 @@ states! {
         WithinBudget { available: usize, total: usize } => True "ClusterResourcePlacementEvictionExecuted"
             "Eviction is allowed by specified ClusterResourcePlacementDisruptionBudget, availablePlacements: \
              {available}, totalPlacements: {total}";
+        /// What was noted before the binding was deleted.
+        Recorded { message: String } => True "ClusterResourcePlacementEvictionExecuted" "{message}";
         NotPlaced => False "ClusterResourcePlacementEvictionNotExecuted"
             "Eviction is blocked, placement has not propagated resources to target cluster yet";
         Misconfigured => False "ClusterResourcePlacementEvictionNotExecuted"
@@ -112,6 +115,12 @@ mod tests {
                 &Executed::WithinBudget { available: 2, total: 3 },
                 "Executed=True ClusterResourcePlacementEvictionExecuted: Eviction is allowed by specified \
                  ClusterResourcePlacementDisruptionBudget, availablePlacements: 2, totalPlacements: 3",
+            ),
+            (
+                &Executed::Recorded {
+                    message: Executed::Failed.message(),
+                },
+                "Executed=True ClusterResourcePlacementEvictionExecuted: Eviction is allowed, placement has failed",
             ),
             (
                 &Executed::NotPlaced,

@@ -298,6 +298,39 @@ fn of_update_runs() {
 }
 
 #[test]
+fn of_evictions() {
+    type E = EvictionEvent;
+    let s = |text: &str| text.to_owned();
+    assert_eq!(
+        E::component(Scope::Cluster),
+        "clusterresourceplacementeviction-controller"
+    );
+    assert_rows(&[
+        (
+            E::Blocked {
+                why: s("needs 3 available, has 2: a (NotAllWorkAreAvailable)"),
+            },
+            "Warning EvictionBlocked: needs 3 available, has 2: a (NotAllWorkAreAvailable)",
+        ),
+        (
+            E::Waiting {
+                until: s("2026-01-01T00:00:00Z"),
+                why: s("needs 3 available, has 2"),
+            },
+            "Normal EvictionWaiting: waits for the budget until 2026-01-01T00:00:00Z: needs 3 available, has 2",
+        ),
+        (
+            E::BadAnnotation {
+                annotation: s("rollout.kubernetes-fleet.io/wait"),
+                value: s("soon"),
+            },
+            "Warning EvictionAnnotationIgnored: the annotation rollout.kubernetes-fleet.io/wait is ignored: \"soon\" is \
+             no duration such as 30s, 10m or 1h30m",
+        ),
+    ]);
+}
+
+#[test]
 fn messages_fit() {
     let event = PlacementEvent::Held {
         error: "ü".repeat(MESSAGE_MAX),

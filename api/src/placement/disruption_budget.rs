@@ -10,7 +10,7 @@ use crate::schema::rule;
 kind! {
     /// Limits evictions from the ClusterResourcePlacement of the same name.
     ClusterResourcePlacementDisruptionBudget in super::GROUP, Cluster { spec: DisruptionBudgetSpec }
-    Crd::new("clusterresourceplacementdisruptionbudgets").short_names(&["crpdb"]);
+    Crd::new("clusterresourceplacementdisruptionbudgets").short_names(&["crpdb"]).with_v1();
 }
 
 /// CEL: a whole number or a percentage.

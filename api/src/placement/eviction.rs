@@ -15,7 +15,7 @@ kind! {
     Crd::new("clusterresourceplacementevictions").short_names(&["crpe"]).columns(&[
         Column::string("Valid", r#".status.conditions[?(@.type=="Valid")].status"#),
         Column::string("Executed", r#".status.conditions[?(@.type=="Executed")].status"#),
-    ]);
+    ]).with_v1();
 }
 
 /// What is removed from where.
@@ -46,4 +46,19 @@ pub struct EvictionStatus {
     )]
     #[schemars(with = "schema::ConditionList")]
     pub conditions: Vec<Condition>,
+    /// The binding that is deleted for this request, noted before it is: so the outcome is never lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<EvictionTarget>,
+}
+
+/// A binding that is deleted for an eviction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictionTarget {
+    /// The binding's name.
+    pub name: String,
+    /// Its UID: a binding made anew under the name is another one.
+    pub uid: String,
+    /// Why it may be deleted, in the words of the condition Executed.
+    pub message: String,
 }

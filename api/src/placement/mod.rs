@@ -36,7 +36,7 @@ pub use binding::{
 };
 pub use disruption_budget::{ClusterResourcePlacementDisruptionBudget, DisruptionBudgetSpec};
 pub use envelope::{ClusterResourceEnvelope, ResourceEnvelope};
-pub use eviction::{ClusterResourcePlacementEviction, EvictionSpec, EvictionStatus};
+pub use eviction::{ClusterResourcePlacementEviction, EvictionSpec, EvictionStatus, EvictionTarget};
 pub use overrides::{
     ClusterResourceOverride, ClusterResourceOverrideSnapshot, ClusterResourceOverrideSnapshotSpec,
     ClusterResourceOverrideSpec, JsonPatchOp, JsonPatchOverride, OverridePolicy, OverrideRule, OverrideType,
