@@ -10,11 +10,13 @@
 //! - [`pipeline`] is what the stages of a placement share: [`selection`], [`snapshots`], [`scheduler`], [`rollout`],
 //!   [`work`] and [`status`]; where update runs decide who gets what when, [`updaterun`] is in the place of the rollout.
 //!   [`binding`] is the only writer of bindings, [`overrides`] keeps the overrides' snapshots.
+//! - [`eviction`] takes placements off clusters, within budgets.
 
 mod binding;
 mod cache;
 mod certificates;
 mod channel;
+mod eviction;
 mod inventory;
 mod kubefleet;
 mod membership;

@@ -1,6 +1,7 @@
 //! The hub agent's flags. Names, defaults and ranges are those that existing Deployments use.
 
 mod accepted;
+mod evictions;
 mod scheduler;
 mod update_runs;
 
@@ -21,7 +22,7 @@ use fleet_runtime::options::{
 use jiff::SignedDuration;
 
 use self::accepted::AcceptedArgs;
-pub use self::{scheduler::SchedulerArgs, update_runs::UpdateRunArgs};
+pub use self::{evictions::EvictionArgs, scheduler::SchedulerArgs, update_runs::UpdateRunArgs};
 
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -58,6 +59,9 @@ pub struct Options {
     /// Staged update runs.
     #[command(flatten)]
     pub update_runs: UpdateRunArgs,
+    /// Evictions.
+    #[command(flatten)]
+    pub evictions: EvictionArgs,
     /// Flags of existing Deployments.
     #[command(flatten)]
     accepted: AcceptedArgs,

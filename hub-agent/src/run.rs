@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{hub::Hub, leader::Leader};
 use crate::{
-    certificates, channel, kubefleet, membership,
+    certificates, channel, eviction, kubefleet, membership,
     options::{MembershipArgs, Options, PlacementArgs, SchedulerArgs, UpdateRunArgs},
     pipeline,
     reports::SessionReports,
@@ -66,6 +66,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         placement,
         scheduler,
         update_runs,
+        evictions,
         namespace,
         pod_name,
         ..
@@ -78,14 +79,15 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
 
     doors::serve_pages(&admin, &health, &metrics, &stop, &mut tasks).await?;
     let client = client::connect(&client_args, USER_AGENT).await?;
-    let runs_served = crds::require(&client, &membership, &update_runs).await?;
+    let runs_served = crds::require(&client, &membership, &update_runs, &evictions).await?;
     let writes = Writes::new("hub", &metrics);
     let (events, sender) = Recorder::new(client.clone(), writes.clone(), clock.clone(), &pod_name, &metrics);
     tasks.spawn_endless("event sender", sender.run());
     kubefleet::look(&client, &events, membership.remove_kubefleet_webhooks).await;
 
     let profiles_in = membership.enable_cluster_inventory_apis.then_some(namespace.as_str());
-    let hub = Hub::start(client, clock, (writes, events), profiles_in, runs_served, &mut tasks);
+    let kinds = (runs_served, evictions.enable_eviction_apis);
+    let hub = Hub::start(client, clock, (writes, events), profiles_in, kinds, &mut tasks);
 
     show(&metrics, &hub);
     let leadership = elect(&lease, &hub, metrics.dump(), &mut tasks);
@@ -124,8 +126,13 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     );
     doors::serving_check(&health, current.tls.clone(), &mut tasks);
 
+    let evicting = evictions.enable_eviction_apis.then(|| leader::Evicting {
+        measures: eviction::Measures::new(&metrics, hub.evictions.evictions.clone()),
+        ttl: signed(evictions.eviction_ttl),
+    });
     let leader = Leader {
         hub,
+        evicting,
         membership,
         placing,
         endpoint: Some(channel.channel_advertise_address).filter(|a| !a.is_empty()),
@@ -156,6 +163,7 @@ fn show(metrics: &Metrics, hub: &Hub) {
     hub.caches.show_in(metrics.dump());
     hub.works.store.show_in(metrics.dump());
     hub.placements.show_in(metrics.dump());
+    hub.evictions.show_in(metrics.dump());
 }
 
 fn placing(

@@ -1,6 +1,7 @@
 //! One watch per kind for the whole process.
 
 pub(crate) mod cluster_profile;
+pub(crate) mod evictions;
 pub(crate) mod family;
 pub(crate) mod overrides;
 pub(crate) mod runs;

@@ -71,9 +71,6 @@ pub(super) struct AcceptedArgs {
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub(super) enable_admission_policy_manager: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    pub(super) enable_eviction_apis: Option<bool>,
 }
 
 impl AcceptedArgs {
@@ -132,11 +129,6 @@ impl AcceptedArgs {
                 &self.webhook_service_name,
                 "webhook-service-name",
                 "there are no webhooks",
-            ),
-            on(
-                self.enable_eviction_apis,
-                "enable-eviction-apis",
-                "evictions are not carried out, and disruption budgets hold nothing back",
             ),
         ];
         lines.into_iter().flatten().collect()

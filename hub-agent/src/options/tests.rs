@@ -40,7 +40,6 @@ fn flags_for_safety_that_do_nothing_say_so_in_a_line_each() {
         "--use-cert-manager",
         "--webhook-client-connection-type=service",
         "--webhook-service-name=fleetwebhook",
-        "--enable-eviction-apis",
     ];
     let lines = parse(&all).unwrap().ignored();
     assert_eq!(lines.len(), all.len(), "{lines:#?}");
@@ -71,6 +70,8 @@ fn defaults_are_valid() {
     assert!(options.membership.enable_cluster_inventory_apis);
     assert!(options.update_runs.enable_staged_update_run_apis);
     assert_eq!(options.update_runs.update_run_stuck_threshold, seconds(300));
+    assert!(options.evictions.enable_eviction_apis);
+    assert_eq!(options.evictions.eviction_ttl, Duration::ZERO, "kept for ever");
     assert_eq!(options.namespace, "fleet-system");
 }
 
@@ -141,6 +142,7 @@ fn wrong_values_are_refused_with_their_range() {
             "--resource-changes-collection-duration=2m",
             "duration must be in the range",
         ),
+        ("--eviction-ttl=10000h", "duration must be in the range"),
         ("--channel-bind-address=0", "members need an address"),
         ("--channel-advertise-address=hub", "\"hub\" is not host:port"),
     ];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kube::Client;
 
-use crate::options::{MembershipArgs, UpdateRunArgs};
+use crate::options::{EvictionArgs, MembershipArgs, UpdateRunArgs};
 
 /// CRDs may be applied in the same breath as the agent is started.
 const CRD_TRIES: u32 = 5;
@@ -32,11 +32,17 @@ const UPDATE_RUNS: [&str; 6] = [
     "approvalrequests",
 ];
 
+const EVICTIONS: [&str; 2] = [
+    "clusterresourceplacementevictions",
+    "clusterresourceplacementdisruptionbudgets",
+];
+
 /// Waits a moment for the kinds that the agent cannot do without. Whether those of update runs are there.
 pub(super) async fn require(
     client: &Client,
     membership: &MembershipArgs,
     update_runs: &UpdateRunArgs,
+    evictions: &EvictionArgs,
 ) -> anyhow::Result<bool> {
     for (group_version, plural) in ALWAYS {
         wait(client, group_version, plural, None).await?;
@@ -49,6 +55,11 @@ pub(super) async fn require(
             Some("enable-cluster-inventory-apis"),
         )
         .await?;
+    }
+    if evictions.enable_eviction_apis {
+        for plural in EVICTIONS {
+            wait(client, PLACEMENTS, plural, Some("enable-eviction-apis")).await?;
+        }
     }
     if update_runs.enable_staged_update_run_apis {
         for plural in UPDATE_RUNS {

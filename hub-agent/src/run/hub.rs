@@ -4,7 +4,7 @@ use fleet_runtime::{cache::Era, clock::Clock, events::Recorder, health::Health, 
 use kube::Client;
 
 use crate::{
-    cache::{Caches, family::Placements, works::Works},
+    cache::{Caches, evictions::EvictionStores, family::Placements, works::Works},
     recovery::Noticed,
     writer::Writer,
 };
@@ -20,18 +20,20 @@ pub(super) struct Hub {
     pub(super) caches: Caches,
     pub(super) works: Works,
     pub(super) placements: Placements,
+    pub(super) evictions: EvictionStores,
     pub(super) writes: Writes,
     pub(super) events: Recorder,
 }
 
 impl Hub {
-    /// Starts every watch: ClusterProfiles in this namespace, if any, and update runs if the hub serves them.
+    /// Starts every watch: ClusterProfiles in this namespace, if any, update runs if the hub serves them, and evictions if
+    /// they are carried out.
     pub(super) fn start(
         client: Client,
         clock: Clock,
         (writes, events): (Writes, Recorder),
         profiles_in: Option<&str>,
-        runs_served: bool,
+        (runs_served, evicting): (bool, bool),
         tasks: &mut Tasks,
     ) -> Self {
         let (era, noticed, works) = (Era::default(), Noticed::default(), Works::default());
@@ -39,6 +41,7 @@ impl Hub {
         let caches = Caches::start(&client, &era, profiles_in, tasks);
         tasks.spawn_endless("works", works.watch(client.clone(), &era));
         let placements = Placements::start(&client, &era, runs_served, tasks);
+        let evictions = EvictionStores::start(&client, &era, evicting, tasks);
         Self {
             client,
             clock,
@@ -47,6 +50,7 @@ impl Hub {
             caches,
             works,
             placements,
+            evictions,
             writes,
             events,
         }
@@ -57,6 +61,7 @@ impl Hub {
         self.caches.synced(health).await;
         self.works.store.synced().await;
         self.placements.synced(health).await;
+        self.evictions.synced(health).await;
     }
 
     /// Writes under this name.

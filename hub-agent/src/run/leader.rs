@@ -5,16 +5,18 @@ use std::{sync::Arc, time::Duration};
 use fleet_api::{
     cluster::{AgentType, MemberCluster},
     names::field_managers,
+    placement::ClusterScoped,
 };
 use fleet_core::membership::heartbeat::{self, Grace};
 use fleet_runtime::{cache::Store, controller::Measures, dump::Dump, health::Health, lease::Term};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{hub::Hub, signed, stages};
 use crate::{
     cache::user::UserResources,
+    eviction::{self, Evictions},
     inventory, membership,
     options::MembershipArgs,
     overrides,
@@ -24,6 +26,12 @@ use crate::{
 
 /// Between two tries to mark members after the hub went back in time.
 const MARK_PAUSE: Duration = Duration::from_secs(1);
+
+/// How evictions are carried out.
+pub(super) struct Evicting {
+    pub(super) measures: eviction::Measures,
+    pub(super) ttl: SignedDuration,
+}
 
 /// What the controllers of a term are made of.
 pub(super) struct Leader {
@@ -39,6 +47,8 @@ pub(super) struct Leader {
     pub(super) cycles: scheduler::Measures,
     pub(super) steps: steps::Measures,
     pub(super) runs: updaterun::Measures,
+    /// None: evictions are left as they are.
+    pub(super) evicting: Option<Evicting>,
 }
 
 impl Leader {
@@ -178,6 +188,7 @@ impl Leader {
                     stop
                 ),
                 overrides::run(overrides, self.measures.clone(), stop.clone()),
+                self.evict(&cluster, stop),
             );
         };
         let follow = async {
@@ -188,6 +199,20 @@ impl Leader {
         };
         tokio::join!(pipelines, follow);
         shared.user.stop();
+    }
+}
+
+impl Leader {
+    async fn evict(&self, pipeline: &Pipeline<ClusterScoped>, stop: &CancellationToken) {
+        let Some(evicting) = &self.evicting else { return };
+        let evictions = Evictions::new(
+            pipeline.clone(),
+            self.hub.evictions.clone(),
+            evicting.measures.clone(),
+            evicting.ttl,
+            stop.clone(),
+        );
+        eviction::run(Arc::new(evictions), self.measures.clone()).await;
     }
 }
 

@@ -1,12 +1,12 @@
 //! Reads past the caches: one whose watch fails may be old, which matters before anything is destroyed, and one of a hub
 //! that went back in time is ahead.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use fleet_api::guard;
+use fleet_api::guard::{self, Guarded};
 use fleet_runtime::{
     Key,
-    cache::Store,
+    cache::{Store, is_before},
     client::{answered, is_not_found},
 };
 use kube::{
@@ -60,6 +60,44 @@ impl Writer {
             }
             Err(error) => Err(Failure::of(&error)),
         }
+    }
+
+    /// Reads all objects of a cluster-scoped kind with these labels past the cache, into the cache. `known` are those that
+    /// the cache has: who is not among the answer is gone, unless it is younger.
+    pub(crate) async fn list<K: Written + Clone>(
+        &self,
+        store: &Store<K>,
+        labels: Option<&str>,
+        known: &[Arc<K>],
+    ) -> Result<(), WriteError> {
+        let params = labels.map_or_else(ListParams::default, |labels| ListParams::default().labels(labels));
+        let request = Path::new(K::url_path(&(), None))
+            .list(&params)
+            .map_err(kube::Error::BuildRequest);
+        let answer = answered(async { self.client.request::<ObjectList<Guarded<K>>>(request?).await });
+        let list = answer
+            .await
+            .map_err(|source| failed::<K>("list", &Key::cluster(labels.unwrap_or_default()), source))?;
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let mut found = HashSet::new();
+        for item in list.items {
+            match item.0 {
+                Ok(object) => {
+                    found.insert(object.meta().uid.clone());
+                    store.wrote(object);
+                }
+                // Its last readable state stays.
+                Err(odd) => _ = found.insert(odd.metadata.uid),
+            }
+        }
+        for old in known {
+            let meta = old.meta();
+            let held = meta.resource_version.as_deref().unwrap_or_default();
+            if !found.contains(&meta.uid) && is_before(held, &version) {
+                store.deleted(&Key::of(&**old), meta.uid.as_deref());
+            }
+        }
+        Ok(())
     }
 
     /// Whether the API server has any object of a kind with these labels now.

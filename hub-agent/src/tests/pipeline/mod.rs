@@ -98,37 +98,11 @@ impl Hub {
 
     /// An agent that knows nothing but what the API server has.
     async fn start(api: FakeApi) -> Self {
-        let (client, metrics, clock) = (api.client(), Metrics::new(), Clock::system());
+        let (client, metrics) = (api.client(), Metrics::new());
         let mut tasks = Tasks::new(CancellationToken::new());
         let placements = Placements::start(&client, &Era::default(), true, &mut tasks);
         placements.synced(&Health::default()).await;
-        let writes = Writes::new("hub", &metrics);
-        let (events, _) = Recorder::new(client.clone(), writes.clone(), clock.clone(), "hub", &metrics);
-        let shared = Shared {
-            members: Store::new("memberclusters"),
-            internals: Store::new("internalmemberclusters"),
-            works: Works::default(),
-            overrides: placements.overrides.clone(),
-            mirrors: placements.mirrors.clone(),
-            user: UserResources::new(client.clone(), Era::default(), Apis::default()),
-            writer: Writer::new(client, writes, "hub-agent"),
-            events,
-            steps: steps::Measures::new(&metrics),
-            clock,
-            settings: Settings {
-                rules: Rules::default(),
-                scheduler: fleet_core::scheduler::Settings::default(),
-                namespaced: true,
-                delay: Flags {
-                    minimum_interval: Some(SignedDuration::ZERO),
-                    collection: Some(SignedDuration::ZERO),
-                },
-                rbac: fleet_core::overrides::Rbac::Allowed,
-                unhealthy_threshold: SignedDuration::from_mins(1),
-                update_runs: true,
-                stuck_threshold: SignedDuration::from_mins(5),
-            },
-        };
+        let shared = shared(&client, &placements, &metrics);
         let ctx = Pipeline::new(placements.cluster.clone(), shared);
         let runs = updaterun::Measures::new(&metrics);
         let (scope, cycles) = (Pipeline::<ClusterScoped>::scope(), scheduler::Measures::new(&metrics));
@@ -247,6 +221,38 @@ impl Hub {
             .next()
             .map(|c| format!("{} {}", c["status"], c["message"]))
             .unwrap_or_default()
+    }
+}
+
+/// What a pipeline over these stores shares: empty stores of members, and a rollout that waits for nothing.
+pub(super) fn shared(client: &kube::Client, placements: &Placements, metrics: &Metrics) -> Shared {
+    let clock = Clock::system();
+    let writes = Writes::new("hub", metrics);
+    let (events, _) = Recorder::new(client.clone(), writes.clone(), clock.clone(), "hub", metrics);
+    Shared {
+        members: Store::new("memberclusters"),
+        internals: Store::new("internalmemberclusters"),
+        works: Works::default(),
+        overrides: placements.overrides.clone(),
+        mirrors: placements.mirrors.clone(),
+        user: UserResources::new(client.clone(), Era::default(), Apis::default()),
+        writer: Writer::new(client.clone(), writes, "hub-agent"),
+        events,
+        steps: steps::Measures::new(metrics),
+        clock,
+        settings: Settings {
+            rules: Rules::default(),
+            scheduler: fleet_core::scheduler::Settings::default(),
+            namespaced: true,
+            delay: Flags {
+                minimum_interval: Some(SignedDuration::ZERO),
+                collection: Some(SignedDuration::ZERO),
+            },
+            rbac: fleet_core::overrides::Rbac::Allowed,
+            unhealthy_threshold: SignedDuration::from_mins(1),
+            update_runs: true,
+            stuck_threshold: SignedDuration::from_mins(5),
+        },
     }
 }
 
