@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod demo;
 pub mod disk;
 pub mod events;
+pub mod evictions;
 pub mod fat;
 mod flaky;
 pub mod fleet;
