@@ -15,6 +15,7 @@
 //! | It has | In |
 //! |---|---|
 //! | versions, generations, uids, finalizers, preconditions, status subresources | `objects` |
+//! | writes of every kind, also such that are only tried | `write` |
 //! | lists in pages, selectors, metadata alone, discovery | `read` |
 //! | watches that begin at a version, lag when told to, and end with 410 once history is compacted | `watch` |
 //! | answers that fail, once, after so many, or for all; answers of a test's own | `fault` |
@@ -30,6 +31,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod write;
 
 pub use fault::Fault;
 pub use server::{Server, Write};

@@ -20,7 +20,7 @@ pub(crate) struct Happened {
 }
 
 /// What is there.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Objects {
     pub(crate) all: BTreeMap<Place, Value>,
     pub(crate) version: u64,
@@ -155,6 +155,10 @@ impl Objects {
             return refusal(404, "no such object", Some(&place.name));
         };
         let wanted = match how {
+            How::Replace if !place.collection.takes_any_version() && body["metadata"]["resourceVersion"].is_null() => {
+                let why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+                return refusal(422, why, Some(&place.name));
+            }
             How::Replace => body.clone(),
             How::Merge => patch::applied(old.clone(), body),
             How::Operations => match operations(old.clone(), body) {

@@ -8,6 +8,25 @@ pub(crate) struct Collection {
     pub(crate) plural: String,
 }
 
+/// Kinds of Kubernetes itself that are replaced only by who names the version.
+const STRICT: [&str; 4] = [
+    "apiservices",
+    "customresourcedefinitions",
+    "leases",
+    "poddisruptionbudgets",
+];
+
+impl Collection {
+    /// Whether a replacement need not name the version that it is for. True for most kinds of Kubernetes, and for no custom
+    /// resource.
+    pub(crate) fn takes_any_version(&self) -> bool {
+        let group = self.prefix.trim_start_matches("/apis/").split('/').next();
+        let group = group.unwrap_or_default();
+        let own = !group.contains('.') || group.ends_with(".k8s.io") && !group.ends_with(".x-k8s.io");
+        own && !STRICT.contains(&self.plural.as_str())
+    }
+}
+
 /// Where an object is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {

@@ -6,18 +6,19 @@ use http::{Request, Response, StatusCode};
 use jiff::Timestamp;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     body::Answer,
     fault::{Fault, refusal},
-    objects::{How, Objects},
+    objects::Objects,
     path::{Collection, Place, Target},
     read::{self, Kind, Kinds},
     watch::Watcher,
+    write::Wish,
 };
 
-/// A write that was asked for, whatever became of it.
+/// A write that was asked for and not only tried, whatever became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// `POST`, `PUT`, `PATCH`, `DELETE`.
@@ -252,6 +253,17 @@ struct Asked<'a> {
     body: &'a Value,
 }
 
+impl Asked<'_> {
+    fn wish(&self) -> Wish<'_> {
+        Wish {
+            method: self.method,
+            query: self.query,
+            content: self.content,
+            body: self.body,
+        }
+    }
+}
+
 impl State {
     fn tell(&mut self) {
         if self.lagging {
@@ -294,7 +306,7 @@ impl State {
             }
             None => self.carry_out(asked, metadata_only),
         };
-        if asked.method != "GET" {
+        if asked.method != "GET" && !asked.wish().is_trial() {
             self.writes.push(Write {
                 method: asked.method.to_owned(),
                 path: asked.path.to_owned(),
@@ -332,45 +344,11 @@ impl State {
         if !self.is_served(&target.collection) {
             return refusal(404, "the server could not find the requested resource", None);
         }
-        let place = target.place();
-        let status_only = target.subresource.as_deref() == Some("status");
-        match (asked.method, place) {
-            ("GET", place) => {
-                self.reads += usize::from(place.is_some());
-                read::read(&self.objects, &target, asked.query, metadata_only)
-            }
-            ("POST", None) => self.objects.create(&target, asked.body),
-            ("DELETE", Some(place)) => self.objects.delete(&place, &asked.body["preconditions"]),
-            ("DELETE", None) => {
-                let all = self.objects.all.iter();
-                let chosen =
-                    |(place, object): &(&Place, &Value)| target.has(place) && read::is_selected(object, asked.query);
-                let places: Vec<Place> = all.filter(chosen).map(|(place, _)| place.clone()).collect();
-                for place in places {
-                    self.objects.delete(&place, &Value::Null);
-                }
-                (
-                    200,
-                    json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }),
-                )
-            }
-            ("PUT", Some(place)) => self.objects.change(&place, status_only, How::Replace, asked.body),
-            // What is applied and not there yet is made.
-            ("PATCH", Some(place))
-                if asked.content.starts_with("application/apply-patch") && !self.objects.all.contains_key(&place) =>
-            {
-                self.objects.create(&target, asked.body)
-            }
-            ("PATCH", Some(place)) => {
-                let how = if asked.content.starts_with("application/json-patch") {
-                    How::Operations
-                } else {
-                    How::Merge
-                };
-                self.objects.change(&place, status_only, how, asked.body)
-            }
-            _ => refusal(405, "the method is not allowed here", None),
+        if asked.method == "GET" {
+            self.reads += usize::from(target.name.is_some());
+            return read::read(&self.objects, &target, asked.query, metadata_only);
         }
+        self.objects.write(&target, &asked.wish())
     }
 }
 

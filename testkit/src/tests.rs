@@ -67,6 +67,65 @@ async fn objects_have_versions_and_conflicts() {
 }
 
 #[tokio::test]
+async fn what_is_only_tried_is_answered_and_leaves_nothing_behind() {
+    let server = Server::new();
+    let api = configs(&server);
+    let trial = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let made = api.create(&trial, &config("a")).await.unwrap();
+    assert!(made.uid().is_some() && made.resource_version().is_none());
+    assert_eq!(code(&api.get("a").await.unwrap_err()), 404);
+    let stored = api.create(&PostParams::default(), &config("a")).await.unwrap();
+    assert_eq!(code(&api.create(&trial, &config("a")).await.unwrap_err()), 409);
+
+    let version = server.version();
+    let patch = Patch::Merge(json!({ "data": { "key": "two" } }));
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let changed = api.patch("a", &params, &patch).await.unwrap();
+    assert_eq!(changed.data.unwrap()["key"], "two");
+    assert_eq!(changed.metadata.resource_version, stored.metadata.resource_version);
+    api.delete("a", &DeleteParams::default().dry_run()).await.unwrap();
+    assert_eq!(server.get(&format!("{HOME}/a")).unwrap()["data"]["key"], "one");
+    assert_eq!((server.version(), server.written().len()), (version, 1));
+}
+
+#[tokio::test]
+async fn only_kinds_of_kubernetes_are_replaced_without_a_version() {
+    let server = Server::new();
+    let client = server.client();
+    for (path, taken) in [
+        ("/api/v1/namespaces/default/configmaps/a", true),
+        ("/apis/apps/v1/namespaces/default/deployments/a", true),
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases/a", false),
+        ("/apis/example.com/v1/widgets/a", false),
+        ("/apis/multicluster.x-k8s.io/v1alpha1/widgets/a", false),
+    ] {
+        let stored = server.put(path, json!({}));
+        let put = |body: Value| {
+            let request = http::Request::put(path).body(body.to_string().into_bytes()).unwrap();
+            client.request::<Value>(request)
+        };
+        let new = |metadata: Value| json!({ "metadata": metadata, "data": { "key": "new" } });
+        let blind = put(new(json!({ "name": "a" }))).await;
+        match blind {
+            Ok(_) => assert!(taken, "{path}"),
+            Err(error) => {
+                assert!(!taken && code(&error) == 422, "{path}: {error}");
+                assert!(error.to_string().contains("must be specified for an update"), "{error}");
+                let version = &stored["metadata"]["resourceVersion"];
+                let known = put(new(json!({ "name": "a", "resourceVersion": version }))).await;
+                assert_eq!(known.unwrap()["data"]["key"], "new");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_finalizer_holds_and_a_precondition_protects() {
     let server = Server::new();
     let held = format!("{HOME}/a");
