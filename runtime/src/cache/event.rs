@@ -39,9 +39,9 @@ pub enum Event<K> {
     },
 }
 
-impl<K: Resource> Event<K> {
-    /// The event that says that this object is gone.
-    pub fn deleted(object: &K) -> Self {
+impl<K> Event<K> {
+    /// The event that says that this object is gone, of which any part will do.
+    pub fn deleted(object: &impl Resource) -> Self {
         let meta = object.meta();
         Self::Deleted {
             key: Key::of(object),

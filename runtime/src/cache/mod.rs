@@ -1,10 +1,12 @@
 //! One watch per kind for the whole process, kept in a store with the secondary indexes that the code asks for.
 //!
 //! ```text
-//! API server ── list, watch ──► watch ──► Table ──► indexes ──► subscribers
-//!                                           ▲
-//!            answers to our own writes ─────┘
+//! API server ── list, watch ──► Stream ──► Table ──► indexes ──► subscribers
+//!                                            ▲
+//!             answers to our own writes ─────┘
 //! ```
+//!
+//! [`Stream`] also serves who keeps no objects: the applier's watches.
 //!
 //! # Guarantees
 //! - A reader sees the newer of what the watch showed and what an own write was answered ([`Store::wrote`]); it never
@@ -27,9 +29,11 @@ mod changes;
 mod era;
 mod event;
 mod index;
+mod interruption;
 mod pages;
 mod show;
 mod source;
+mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -55,8 +59,9 @@ pub use self::{
     era::{Era, is_before},
     event::{Event, Odd},
     index::Index,
+    interruption::Interruption,
     source::{Events, Metadata, Source, plain},
-    watch::Selection,
+    stream::{Selection, Shown, Sink, Start, Stream},
 };
 use crate::key::Key;
 
@@ -279,6 +284,16 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     pub async fn synced(&self) {
         // The sender lives as long as the store.
         let _ = self.0.synced.subscribe().wait_for(|synced| *synced).await;
+    }
+
+    /// Resolves when the first list is complete, or it is known why it is not.
+    pub async fn settled(&self) {
+        let mut state = self.state();
+        let fails = state.wait_for(|state| matches!(state, State::Failing { .. }));
+        tokio::select! {
+            () = self.synced() => {}
+            _ = fails => {}
+        }
     }
 
     /// Whether the first list is complete.
