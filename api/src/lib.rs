@@ -5,7 +5,8 @@
 //! finalizers, derived names, and every condition's type, reason and message as a typed state. No client.
 //!
 //! Reading and writing objects safely is here as well: `raw` keeps payload as text, `guard` lets a watch survive odd
-//! objects, and `patch` changes an object without touching what this version does not know.
+//! objects, `patch` changes an object without touching what this version does not know, and [`part_of!`] makes a kind of what
+//! holds a part of one.
 
 pub mod annotations;
 pub mod cluster;
@@ -18,6 +19,7 @@ pub mod kind;
 pub mod labels;
 mod lenient;
 pub mod names;
+mod part;
 pub mod patch;
 pub mod placement;
 pub mod raw;

@@ -3,11 +3,11 @@
 //! Manifests are most of a Work and nobody on the hub reads them back: a foreign edit shows as a generation that we did
 //! not write. What remains of each is its identity, and of all their size, which the checks and the trimming of reports need.
 
-use std::{borrow::Cow, sync::OnceLock};
+use std::sync::OnceLock;
 
 use fleet_api::{
     guard::Guarded,
-    labels,
+    labels, part_of,
     placement::{ApplyStrategy, ReportBackStrategy, ReportBackStrategyType, Work, WorkSpec, WorkStatus, Workload},
     raw::RawJson,
 };
@@ -22,8 +22,7 @@ use fleet_runtime::{
     Key,
     cache::{Era, Index, Selection, Store},
 };
-use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Client, Resource, core::ObjectMeta};
+use kube::{Api, Client, core::ObjectMeta};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -198,34 +197,7 @@ impl<'de> Deserialize<'de> for HubWork {
     }
 }
 
-impl Resource for HubWork {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Work::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Work::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Work::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Work::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+part_of!(HubWork, Work, metadata);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! The Works of this cluster, read from the hub.
 
 use std::{
-    borrow::Cow,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
     time::Duration,
@@ -13,6 +12,7 @@ use fleet_api::{
     finalizers,
     guard::Guarded,
     names::ClusterName,
+    part_of,
     placement::{AppliedWork, ApplyStrategyType, Work, WorkSpec, WorkStatus},
 };
 use fleet_core::{
@@ -34,7 +34,7 @@ use fleet_runtime::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     core::{ObjectMeta, PartialObjectMeta},
 };
 use tokio::time::timeout;
@@ -62,34 +62,7 @@ pub(super) struct HubWork {
     pub(super) content: u64,
 }
 
-impl Resource for HubWork {
-    type DynamicType = ();
-    type Scope = <Work as Resource>::Scope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Work::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Work::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Work::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Work::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
-}
+part_of!(HubWork, Work, meta);
 
 impl From<Work> for HubWork {
     fn from(work: Work) -> Self {

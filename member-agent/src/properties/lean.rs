@@ -1,12 +1,10 @@
 //! Nodes, pods and namespaces with nothing but what is summed up. A cluster can have tens of thousands of pods, and a
 //! whole one is some ten kilobytes.
 
-use std::borrow::Cow;
-
-use fleet_api::placement::AppliedWork;
+use fleet_api::{part_of, placement::AppliedWork};
 use fleet_core::membership::properties::{Amounts, InitContainer, NodeFacts, PodRequests, Quantity};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::{Resource, core::ObjectMeta};
+use kube::{Resource as _, core::ObjectMeta};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 /// What counts of a node.
@@ -34,41 +32,9 @@ pub(super) struct LeanNamespace {
     pub(super) terminating: bool,
 }
 
-macro_rules! lean {
-    ($lean:ty, $kind:ty) => {
-        impl Resource for $lean {
-            type DynamicType = ();
-            type Scope = <$kind as Resource>::Scope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                <$kind as Resource>::kind(&())
-            }
-
-            fn group((): &()) -> Cow<'_, str> {
-                <$kind as Resource>::group(&())
-            }
-
-            fn version((): &()) -> Cow<'_, str> {
-                <$kind as Resource>::version(&())
-            }
-
-            fn plural((): &()) -> Cow<'_, str> {
-                <$kind as Resource>::plural(&())
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.meta
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.meta
-            }
-        }
-    };
-}
-lean!(LeanNode, Node);
-lean!(LeanPod, Pod);
-lean!(LeanNamespace, Namespace);
+part_of!(LeanNode, Node, meta);
+part_of!(LeanPod, Pod, meta);
+part_of!(LeanNamespace, Namespace, meta);
 
 /// As it comes from the API server; what is not named here is skipped without being stored.
 #[derive(Deserialize)]

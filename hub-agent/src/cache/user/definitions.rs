@@ -1,9 +1,11 @@
 //! What CustomResourceDefinitions and APIServices say about the kinds that the hub should serve.
 
-use kube::{
-    Resource,
-    core::{ClusterResourceScope, ObjectMeta},
+use fleet_api::part_of;
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
+use kube::core::ObjectMeta;
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::kinds::Gvk;
@@ -97,43 +99,5 @@ pub(super) struct ServiceSpec {
     pub(super) service: Option<IgnoredAny>,
 }
 
-macro_rules! resource {
-    ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal) => {
-        impl Resource for $name {
-            type DynamicType = ();
-            type Scope = ClusterResourceScope;
-
-            fn kind((): &()) -> std::borrow::Cow<'_, str> {
-                $kind.into()
-            }
-
-            fn group((): &()) -> std::borrow::Cow<'_, str> {
-                $group.into()
-            }
-
-            fn version((): &()) -> std::borrow::Cow<'_, str> {
-                $version.into()
-            }
-
-            fn plural((): &()) -> std::borrow::Cow<'_, str> {
-                $plural.into()
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-resource!(
-    Definition,
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions"
-);
-resource!(Service, "apiregistration.k8s.io", "v1", "APIService", "apiservices");
+part_of!(Definition, CustomResourceDefinition, metadata);
+part_of!(Service, APIService, metadata);
