@@ -19,27 +19,18 @@ use tokio::time::Instant;
 
 use super::{
     digest::hex_digest,
-    gate::Gate,
+    handles::Handles,
     leftovers,
     measures::{Measures, Stage},
-    member_api::MemberApi,
     memory::{Ledger, ManifestMemory, Timing, WorkMemory},
-    owners::{self, Owners},
-    records::Records,
-    report::Reporter,
+    owners,
     round::{Common, Failure},
-    watches::Watches,
     works::HubWork,
 };
 
 /// Ends rounds.
 pub(super) struct Conclusion {
-    pub(super) api: MemberApi,
-    pub(super) owners: Owners,
-    pub(super) watches: Watches,
-    pub(super) gate: Gate,
-    pub(super) records: Records,
-    pub(super) reporter: Reporter,
+    pub(super) handles: Handles,
     pub(super) delays: Delays,
     /// Whether a comparison in degraded mode counts as one.
     pub(super) degraded_counts: bool,
@@ -51,7 +42,7 @@ impl Conclusion {
     /// Leftovers, status, report, and when to come back.
     pub(super) async fn conclude(&self, common: &Common<'_>, memory: &mut WorkMemory) -> Result<Next, Failure> {
         let work = common.work;
-        if !self.gate.is_open() {
+        if !self.handles.gate.is_open() {
             return Err(Failure::Interrupted);
         }
         let left = self.leftovers(common, memory).await;
@@ -68,7 +59,8 @@ impl Conclusion {
         // Times are the hub's to keep, so nothing of an older status is needed.
         let status = status(&WorkStatus::default(), &reports, &round);
         self.measures.round(&status);
-        self.reporter
+        self.handles
+            .reporter
             .say(work, &mut memory.timing, &status, self.clock.steady());
         self.time(work, &mut memory.timing, &status);
         self.write(common, &mut memory.ledger, &reports).await?;
@@ -101,12 +93,12 @@ impl Conclusion {
             .filter_map(|manifest| manifest.owned.as_deref().map(str::to_owned))
             .collect();
         let inventory = &mut memory.ledger.inventory;
-        let failures = leftovers::remove(&self.api, &common.owner, inventory, &manifests, &current).await;
+        let failures = leftovers::remove(&self.handles.api, &common.owner, inventory, &manifests, &current).await;
         let mut texts = Vec::new();
         for (object, error) in failures {
             texts.push(format!("{object} could not be removed: {error}"));
             let event = WorkEvent::LeftoverNotRemoved { object, error };
-            self.reporter.record(common.work, &event);
+            self.handles.reporter.record(common.work, &event);
         }
         texts
     }
@@ -117,10 +109,10 @@ impl Conclusion {
         let status = owners::status(&ledger.inventory, &applied_resources(reports));
         let digest = hex_digest(&status.to_string());
         if ledger.written != digest {
-            self.owners.write(name, &common.owner.uid, &status).await?;
+            self.handles.owners.write(name, &common.owner.uid, &status).await?;
             ledger.written = digest;
         }
-        self.records.note(name, &ledger.inventory.attempt);
+        self.handles.records.note(name, &ledger.inventory.attempt);
         Ok(())
     }
 
@@ -137,7 +129,7 @@ impl Conclusion {
         let good = is(words::Available::TYPE) || is(words::DiffReported::TYPE);
         let quiet = &mut memory.schedule.quiet;
         let mut delay = quiet.next(&self.delays, work.generation(), results.collect(), good && !left);
-        if good && !left && self.watches.sees_all_of(work.name()) {
+        if good && !left && self.handles.watches.sees_all_of(work.name()) {
             // Nothing changes unseen, so there is nothing to look for in a hurry.
             delay = SignedDuration::from_secs_f64(self.delays.fast_max_secs);
         }

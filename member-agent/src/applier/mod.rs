@@ -26,6 +26,7 @@ mod decode;
 mod digest;
 mod door;
 mod gate;
+mod handles;
 mod leftovers;
 mod manifest;
 mod measures;
@@ -68,6 +69,7 @@ use self::{
     conclude::Conclusion,
     decode::Decoder,
     gate::Gate,
+    handles::Handles,
     manifest::rules::MergeRules,
     measures::Measures,
     member_api::MemberApi,
@@ -147,6 +149,14 @@ impl Applying {
             Measures::new(metrics, move || works.orphans(&applied).len())
         };
         let reporter = Reporter::new(outgoing, queue.clone(), measures.clone());
+        let handles = Handles {
+            api: api.clone(),
+            owners: owners.clone(),
+            watches: watches.clone(),
+            gate: gate.clone(),
+            records: records.clone(),
+            reporter: reporter.clone(),
+        };
         let delays = args.delays();
         Self {
             hub_era: hub.era,
@@ -171,12 +181,7 @@ impl Applying {
                 keep_finalizers: args.work_applier_keep_finalizers,
             },
             write_ahead: WriteAhead {
-                api: api.clone(),
-                owners: owners.clone(),
-                watches: watches.clone(),
-                gate: gate.clone(),
-                records: records.clone(),
-                reporter: reporter.clone(),
+                handles: handles.clone(),
             },
             waves: Waves {
                 api: api.clone(),
@@ -189,12 +194,7 @@ impl Applying {
                 clock: clock.clone(),
             },
             conclusion: Conclusion {
-                api: api.clone(),
-                owners: owners.clone(),
-                watches: watches.clone(),
-                gate: gate.clone(),
-                records: records.clone(),
-                reporter: reporter.clone(),
+                handles,
                 delays,
                 degraded_counts: args.work_applier_count_degraded_diff_as_reported,
                 measures: measures.clone(),

@@ -15,26 +15,17 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use super::{
-    gate::Gate,
+    handles::Handles,
     leftovers,
-    member_api::{MemberApi, gvk},
+    member_api::gvk,
     memory::{Ledger, is_unknown},
-    owners::Owners,
-    records::Records,
-    report::Reporter,
     round::{Before, Common, Failure},
-    watches::Watches,
     works::HubWork,
 };
 
 /// Prepares a round.
 pub(super) struct WriteAhead {
-    pub(super) api: MemberApi,
-    pub(super) owners: Owners,
-    pub(super) watches: Watches,
-    pub(super) gate: Gate,
-    pub(super) records: Records,
-    pub(super) reporter: Reporter,
+    pub(super) handles: Handles,
 }
 
 impl WriteAhead {
@@ -49,12 +40,12 @@ impl WriteAhead {
     ) -> Result<(), Failure> {
         let (work, owner) = (common.work, &common.owner);
         let applies = !common.report_diff();
-        if applies && !self.records.goes_on(work, &ledger.inventory.attempt) {
+        if applies && !self.handles.records.goes_on(work, &ledger.inventory.attempt) {
             self.keep_forgotten(work, owner, &mut ledger.inventory, batch).await?;
         }
         self.write(common, ledger, batch, before).await?;
-        if applies && self.gate.is_open() {
-            leftovers::make_room(&self.api, owner, &mut ledger.inventory, batch).await;
+        if applies && self.handles.gate.is_open() {
+            leftovers::make_room(&self.handles.api, owner, &mut ledger.inventory, batch).await;
         }
         Ok(())
     }
@@ -70,10 +61,10 @@ impl WriteAhead {
         let work = common.work;
         let inventory = &mut ledger.inventory;
         // What is only compared lets go of nothing, so that has to wait.
-        let attempt = if common.report_diff() && !self.records.goes_on(work, &inventory.attempt) {
+        let attempt = if common.report_diff() && !self.handles.records.goes_on(work, &inventory.attempt) {
             inventory.attempt.clone()
         } else {
-            self.records.next(work, &common.spec_digest, &inventory.attempt)
+            self.handles.records.next(work, &common.spec_digest, &inventory.attempt)
         };
         let keys = batch.iter().filter_map(|manifest| ObjectKey::of(&manifest.id));
         let new = keys.filter(|key| !inventory.entries.contains_key(key));
@@ -83,8 +74,11 @@ impl WriteAhead {
             let known = &before.manifests;
             let listed = |key: &ObjectKey| known.get(key).is_some_and(|known| known.verdict.is_applied());
             let status = json!({"inventory": inventory.to_store(listed)});
-            self.owners.write(work.name(), &common.owner.uid, &status).await?;
-            self.records.note(work.name(), &inventory.attempt);
+            self.handles
+                .owners
+                .write(work.name(), &common.owner.uid, &status)
+                .await?;
+            self.handles.records.note(work.name(), &inventory.attempt);
             ledger.written.clear();
         }
         self.watch(work, &ledger.inventory, batch).await;
@@ -92,9 +86,9 @@ impl WriteAhead {
     }
 
     async fn watch(&self, work: &HubWork, inventory: &Inventory, batch: &[Manifest]) {
-        self.api.learn(inventory.entries.values()).await;
+        self.handles.api.learn(inventory.entries.values()).await;
         let mine = inventory.entries.iter().filter_map(|(key, id)| {
-            let kind = self.api.kinds.find(&gvk(id)).ok()?;
+            let kind = self.handles.api.kinds.find(&gvk(id)).ok()?;
             Some((kind.resource, key.clone()))
         });
         let objects = mine.chain(namespaces_of(batch)).collect();
@@ -103,7 +97,7 @@ impl WriteAhead {
             .any(|manifest| manifest.object.as_ref().is_err_and(is_unknown));
         let definitions = ApiResource::erase::<CustomResourceDefinition>(&());
         let whole = if unknown { vec![definitions] } else { Vec::new() };
-        self.watches.follow(work.name(), objects, &whole).await;
+        self.handles.watches.follow(work.name(), objects, &whole).await;
     }
 
     /// Lets go of everything in the inventory that no manifest names, after a hub that went back in time: it may have
@@ -117,10 +111,10 @@ impl WriteAhead {
         manifests: &[Manifest],
     ) -> Result<(), Failure> {
         let left: Vec<_> = inventory.unnamed(manifests).into_iter().cloned().collect();
-        let outcome = leftovers::release(&self.api, owner, inventory, left).await;
+        let outcome = leftovers::release(&self.handles.api, owner, inventory, left).await;
         for object in outcome.released {
             tracing::warn!(work = work.name(), object, "Kept what the hub may have forgotten");
-            self.reporter.record(work, &WorkEvent::LeftoverKept { object });
+            self.handles.reporter.record(work, &WorkEvent::LeftoverKept { object });
         }
         match outcome.failures.into_iter().next() {
             Some((object, error)) => Err(Failure::NotKept(format!("{object}: {error}"))),
