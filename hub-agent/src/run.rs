@@ -95,8 +95,14 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     tasks.spawn_endless("leadership", follow(leadership.clone(), lead));
 
     let source = doors::certificate_source(&channel, &namespace);
-    let (current, keeper) =
-        certificates::keep(hub.client.clone(), &hub.era, hub.clock.clone(), source, leading.clone());
+    let kept_with = certificates::Deps {
+        client: hub.client.clone(),
+        era: hub.era.clone(),
+        clock: hub.clock.clone(),
+        writer: hub.writer(field_managers::HUB_AGENT),
+        leading: leading.clone(),
+    };
+    let (current, keeper) = certificates::keep(&certificates::CHANNEL, source, kept_with);
     tasks.spawn_endless("channel certificate", keeper);
 
     hub.synced(&health).await;

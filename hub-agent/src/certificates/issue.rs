@@ -1,10 +1,10 @@
-//! The channel's serving certificate: made here when nobody provides one, and judged for its age.
+//! A serving certificate: made here when nobody provides one, and judged for its age.
 //!
 //! A Secret holds it, so that every replica serves the same CA and a restart changes nothing:
-//! `ca.crt` (what members are told to trust), `ca.key` (only when made here), `tls.crt`, `tls.key`.
-//! The CA outlives the leaf by years: members keep trusting it while leaves are renewed.
+//! `ca.crt` (what peers are told to trust), `ca.key` (only when made here), `tls.crt`, `tls.key`.
+//! The CA outlives the leaf by years: peers keep trusting it while leaves are renewed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt::Display, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use k8s_openapi::ByteString;
@@ -18,12 +18,14 @@ use rustls::{
 };
 use x509_parser::extensions::GeneralName;
 
-/// Members reconnect through a leaf change without noticing, so a short life costs nothing.
+use super::Certificate;
+
+/// Peers reconnect through a leaf change without noticing, so a short life costs nothing.
 const LEAF_DAYS: i64 = 90;
 /// Renewed with a third of its life left: weeks to notice a hub that cannot write its Secret.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
 const CA_DAYS: i64 = 3650;
-/// Clocks of members may be behind ours.
+/// Clocks of peers may be behind ours.
 const BACKDATE: SignedDuration = SignedDuration::from_hours(24);
 
 /// Keys of the Secret, those of a `kubernetes.io/tls` Secret as cert-manager writes it.
@@ -35,7 +37,8 @@ const KEY: &str = "tls.key";
 /// What a Secret's data amounts to.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Serving {
-    /// PEM of the CA that members are told to trust.
+    of: &'static Certificate,
+    /// PEM of the CA that peers are told to trust.
     pub(crate) ca: String,
     /// PEM of the chain served.
     pub(crate) chain: String,
@@ -61,35 +64,54 @@ pub(crate) struct Tls {
     pub(crate) clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
-/// Why a certificate cannot be used.
+/// Why a certificate cannot be used. `of` is who serves it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("the channel certificate has no {0}")]
-    Missing(&'static str),
-    #[error("{field} of the channel certificate is not valid PEM: {detail}")]
-    Malformed { field: &'static str, detail: String },
-    #[error("could not make the channel certificate")]
-    Make(#[from] rcgen::Error),
-    #[error("the channel certificate cannot be served")]
-    Serve(#[from] rustls::Error),
+    #[error("the {of} certificate has no {field}")]
+    Missing { of: &'static str, field: &'static str },
+    #[error("{field} of the {of} certificate is not valid PEM: {detail}")]
+    Malformed {
+        of: &'static str,
+        field: &'static str,
+        detail: String,
+    },
+    #[error("could not make the {of} certificate")]
+    Make { of: &'static str, source: rcgen::Error },
+    #[error("the {of} certificate cannot be served")]
+    Serve { of: &'static str, source: rustls::Error },
     #[error("the client CA cannot be used")]
     ClientCa(#[from] rustls::server::VerifierBuilderError),
 }
 
+impl Certificate {
+    fn malformed(&self, field: &'static str, detail: &dyn Display) -> Error {
+        Error::Malformed {
+            of: self.server,
+            field,
+            detail: detail.to_string(),
+        }
+    }
+
+    fn unserved(&self, source: rustls::Error) -> Error {
+        Error::Serve {
+            of: self.server,
+            source,
+        }
+    }
+}
+
 impl Serving {
     /// Reads the keys of a Secret.
-    pub(crate) fn from_data(data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
+    pub(crate) fn from_data(of: &'static Certificate, data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
         let text = |field: &'static str| {
             let bytes = data
                 .get(field)
                 .filter(|b| !b.0.is_empty())
-                .ok_or(Error::Missing(field))?;
-            String::from_utf8(bytes.0.clone()).map_err(|e| Error::Malformed {
-                field,
-                detail: e.to_string(),
-            })
+                .ok_or(Error::Missing { of: of.server, field })?;
+            String::from_utf8(bytes.0.clone()).map_err(|e| of.malformed(field, &e))
         };
         let serving = Self {
+            of,
             ca: text(CA_CERT)?,
             chain: text(CERT)?,
             key: text(KEY)?,
@@ -122,10 +144,9 @@ impl Serving {
 
     /// When the leaf stops being valid.
     pub(crate) fn not_after(&self) -> Result<Timestamp, Error> {
-        let malformed = |detail: String| Error::Malformed { field: CERT, detail };
-        let der = CertificateDer::from_pem_slice(self.chain.as_bytes()).map_err(|e| malformed(e.to_string()))?;
-        let (_, leaf) = x509_parser::parse_x509_certificate(&der).map_err(|e| malformed(e.to_string()))?;
-        Timestamp::from_second(leaf.validity().not_after.timestamp()).map_err(|e| malformed(e.to_string()))
+        let der = CertificateDer::from_pem_slice(self.chain.as_bytes()).map_err(|e| self.of.malformed(CERT, &e))?;
+        let (_, leaf) = x509_parser::parse_x509_certificate(&der).map_err(|e| self.of.malformed(CERT, &e))?;
+        Timestamp::from_second(leaf.validity().not_after.timestamp()).map_err(|e| self.of.malformed(CERT, &e))
     }
 
     /// The instant from which it should be renewed.
@@ -135,56 +156,58 @@ impl Serving {
 
     /// What the listener serves. Client certificates are optional, and checked against `client_ca` (PEM) if there is one.
     pub(crate) fn tls(&self, client_ca: Option<&str>) -> Result<Tls, Error> {
-        let chain = certificates(CERT, &self.chain)?;
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|e| Error::Malformed {
-            field: KEY,
-            detail: e.to_string(),
-        })?;
-        let clients = client_ca.map(verifier).transpose()?;
+        let of = self.of;
+        let chain = certificates(of, CERT, &self.chain)?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|e| of.malformed(KEY, &e))?;
+        let clients = client_ca.map(|ca| verifier(of, ca)).transpose()?;
         let builder = ServerConfig::builder();
         let builder = match &clients {
             None => builder.with_no_client_auth(),
             Some(clients) => builder.with_client_cert_verifier(clients.clone()),
         };
-        let mut config = builder.with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        let mut config = builder.with_single_cert(chain, key).map_err(|e| of.unserved(e))?;
+        config.alpn_protocols = of.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         let config = Arc::new(config);
         Ok(Tls { config, clients })
     }
 }
 
 /// Accepts client certificates of this CA (PEM), and connections without any.
-fn verifier(client_ca: &str) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+fn verifier(of: &Certificate, client_ca: &str) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     let mut roots = RootCertStore::empty();
-    for ca in certificates("client-ca-file", client_ca)? {
-        roots.add(ca)?;
+    for ca in certificates(of, "client-ca-file", client_ca)? {
+        roots.add(ca).map_err(|e| of.unserved(e))?;
     }
     let verifier = WebPkiClientVerifier::builder(roots.into());
     Ok(verifier.allow_unauthenticated().build()?)
 }
 
-fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn certificates(of: &Certificate, field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match all {
         Ok(list) if !list.is_empty() => Ok(list),
-        Ok(_) => Err(Error::Malformed {
-            field,
-            detail: "it holds no certificate".into(),
-        }),
-        Err(e) => Err(Error::Malformed {
-            field,
-            detail: e.to_string(),
-        }),
+        Ok(_) => Err(of.malformed(field, &"it holds no certificate")),
+        Err(e) => Err(of.malformed(field, &e)),
     }
 }
 
 /// A new leaf for `hosts`, under the CA of `data` if it has one with its key, else under a new CA.
 /// Returns the Secret's whole new data.
 pub(crate) fn make(
+    of: &Certificate,
     data: &BTreeMap<String, ByteString>,
     hosts: &[String],
     now: Timestamp,
 ) -> Result<BTreeMap<String, ByteString>, Error> {
+    try_make(of, data, hosts, now).map_err(|source| Error::Make { of: of.server, source })
+}
+
+fn try_make(
+    of: &Certificate,
+    data: &BTreeMap<String, ByteString>,
+    hosts: &[String],
+    now: Timestamp,
+) -> Result<BTreeMap<String, ByteString>, rcgen::Error> {
     let text = |field: &str| data.get(field).and_then(|b| String::from_utf8(b.0.clone()).ok());
     let kept = text(CA_CERT).zip(text(CA_KEY)).and_then(|(cert, key)| {
         let issuer = Issuer::from_ca_cert_pem(&cert, KeyPair::from_pem(&key).ok()?).ok()?;
@@ -192,11 +215,11 @@ pub(crate) fn make(
     });
     let (ca_pem, ca_key_pem, issuer) = match kept {
         Some(ca) => ca,
-        None => new_ca(now)?,
+        None => new_ca(of, now)?,
     };
     let key = KeyPair::generate()?;
     let mut leaf = CertificateParams::new(hosts.to_vec())?;
-    leaf.distinguished_name.push(DnType::CommonName, "fleet-channel");
+    leaf.distinguished_name.push(DnType::CommonName, of.common_name());
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     set_validity(&mut leaf, now, LEAF_DAYS);
     let chain = leaf.signed_by(&key, &issuer)?.pem();
@@ -211,11 +234,12 @@ pub(crate) fn make(
     .collect())
 }
 
-fn new_ca(now: Timestamp) -> Result<(String, String, Issuer<'static, KeyPair>), Error> {
+fn new_ca(of: &Certificate, now: Timestamp) -> Result<(String, String, Issuer<'static, KeyPair>), rcgen::Error> {
     let key = KeyPair::generate()?;
     let key_pem = key.serialize_pem();
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "fleet-channel-ca");
+    let name = format!("{}-ca", of.common_name());
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     set_validity(&mut params, now, CA_DAYS);
@@ -242,7 +266,7 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, days_valid: i64)
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::CHANNEL, *};
 
     fn now() -> Timestamp {
         "2026-01-01T12:00:00Z".parse().unwrap()
@@ -254,7 +278,8 @@ mod tests {
 
     #[test]
     fn what_is_made_can_be_served_and_is_renewed_a_month_before_its_end() {
-        let serving = Serving::from_data(&make(&BTreeMap::new(), &hosts(), now()).unwrap()).unwrap();
+        let serving =
+            Serving::from_data(&CHANNEL, &make(&CHANNEL, &BTreeMap::new(), &hosts(), now()).unwrap()).unwrap();
         serving.tls(Some(&serving.ca)).unwrap();
         assert!(serving.covers(&hosts()));
         assert!(!serving.covers(&["other.example.com".into()]) && !serving.covers(&["10.0.0.1".into()]));
@@ -265,11 +290,11 @@ mod tests {
 
     #[test]
     fn a_renewed_leaf_keeps_its_ca() {
-        let first = make(&BTreeMap::new(), &hosts(), now()).unwrap();
-        let second = make(&first, &hosts(), now() + days(61)).unwrap();
+        let first = make(&CHANNEL, &BTreeMap::new(), &hosts(), now()).unwrap();
+        let second = make(&CHANNEL, &first, &hosts(), now() + days(61)).unwrap();
         let (first, second) = (
-            Serving::from_data(&first).unwrap(),
-            Serving::from_data(&second).unwrap(),
+            Serving::from_data(&CHANNEL, &first).unwrap(),
+            Serving::from_data(&CHANNEL, &second).unwrap(),
         );
         assert_eq!(first.ca, second.ca);
         assert_ne!(first.chain, second.chain);
@@ -277,18 +302,18 @@ mod tests {
 
     #[test]
     fn a_damaged_secret_is_refused_by_the_name_of_its_field() {
-        let good = make(&BTreeMap::new(), &hosts(), now()).unwrap();
+        let good = make(&CHANNEL, &BTreeMap::new(), &hosts(), now()).unwrap();
         for (field, value, says) in [
             (CERT, "", "the channel certificate has no tls.crt"),
             (CERT, "garbage", "tls.crt of the channel certificate is not valid PEM"),
         ] {
             let mut bad = good.clone();
             bad.insert(field.into(), ByteString(value.into()));
-            let error = Serving::from_data(&bad).unwrap_err().to_string();
+            let error = Serving::from_data(&CHANNEL, &bad).unwrap_err().to_string();
             assert!(error.starts_with(says), "{error}");
         }
         let mut bad = good;
         bad.insert(CA_KEY.into(), ByteString(b"garbage".to_vec()));
-        make(&bad, &hosts(), now()).expect("a CA that cannot sign is replaced");
+        make(&CHANNEL, &bad, &hosts(), now()).expect("a CA that cannot sign is replaced");
     }
 }

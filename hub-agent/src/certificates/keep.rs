@@ -1,8 +1,8 @@
-//! Where the channel's certificates come from, and how they stay current while the agent runs.
+//! Where certificates come from, and how they stay current while the agent runs.
 //!
-//! The serving certificate is read from files, from a Secret that somebody else keeps, or from a Secret that the leader
-//! makes and renews. The CA that client certificates are checked against is the API server's own, from a ConfigMap. Each
-//! change becomes a new TLS configuration, which the next handshake uses.
+//! A serving certificate is read from files, from a Secret that somebody else keeps, or from a Secret that the leader makes
+//! and renews. The CA that client certificates are checked against is the API server's own, from a ConfigMap. Each change
+//! becomes a new TLS configuration, which the next handshake uses.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -20,9 +20,11 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::{
+    Certificate,
     issue::{Serving, Tls},
-    renew::{OWN_SECRET, Renewal},
+    renew::Renewal,
 };
+use crate::writer::Writer;
 
 const CLIENT_CA_NAMESPACE: &str = "kube-system";
 const CLIENT_CA_NAME: &str = "extension-apiserver-authentication";
@@ -39,7 +41,7 @@ pub(crate) enum Source {
         cert: PathBuf,
         /// Its key, PEM.
         key: PathBuf,
-        /// What members are told to trust, PEM.
+        /// What peers are told to trust, PEM.
         ca: PathBuf,
     },
     /// In a Secret that somebody else keeps.
@@ -49,7 +51,7 @@ pub(crate) enum Source {
         /// Its name.
         name: String,
     },
-    /// In the Secret [`OWN_SECRET`], which the leader makes and renews.
+    /// In the Secret that the [`Certificate`] names, which the leader makes and renews.
     Own {
         /// The agent's namespace.
         namespace: String,
@@ -63,7 +65,7 @@ pub(crate) enum Source {
 pub(crate) struct Current {
     /// For the listener. None: there is no certificate (yet).
     pub(crate) tls: watch::Receiver<Option<Tls>>,
-    /// PEM of the CA that members are told to trust.
+    /// PEM of the CA that peers are told to trust.
     pub(crate) ca: watch::Receiver<Option<String>>,
 }
 
@@ -84,14 +86,30 @@ pub(crate) fn hosts(advertise: &str, further: &[String]) -> Vec<String> {
     all
 }
 
+/// What certificates are kept with. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Deps {
+    pub(crate) client: Client,
+    pub(crate) era: Era,
+    pub(crate) clock: Clock,
+    pub(crate) writer: Writer,
+    /// Whether this replica leads.
+    pub(crate) leading: watch::Receiver<bool>,
+}
+
 /// What is served, and the task that keeps it so, which never ends.
 pub(crate) fn keep(
-    client: Client,
-    era: &Era,
-    clock: Clock,
+    of: &'static Certificate,
     source: Source,
-    leading: watch::Receiver<bool>,
+    deps: Deps,
 ) -> (Current, impl Future<Output = ()> + Send + 'static) {
+    let Deps {
+        client,
+        era,
+        clock,
+        writer,
+        leading,
+    } = deps;
     let (tls, tls_receiver) = watch::channel(None);
     let (ca, ca_receiver) = watch::channel(None);
     let current = Current {
@@ -100,6 +118,7 @@ pub(crate) fn keep(
     };
     let client_cas = Store::<ConfigMap>::new("configmaps");
     let keeper = Keeper {
+        of,
         clock,
         tls,
         ca,
@@ -107,14 +126,17 @@ pub(crate) fn keep(
         serving: None,
         client_ca: None,
     };
-    let era = era.clone();
     let task = async move {
         let named = |name: &str| Selection {
             fields: Some(format!("metadata.name={name}")),
             ..Selection::all(&era)
         };
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), CLIENT_CA_NAMESPACE);
-        let watch_ca = client_cas.watch(api, named(CLIENT_CA_NAME), cache::plain);
+        let watch_ca = async {
+            if of.client_certificates {
+                client_cas.watch(api, named(CLIENT_CA_NAME), cache::plain).await;
+            }
+        };
         match source {
             Source::Files { cert, key, ca } => {
                 tokio::join!(watch_ca, keeper.follow_files(cert, key, ca));
@@ -133,10 +155,11 @@ pub(crate) fn keep(
             Source::Own { namespace, hosts } => {
                 let store = Store::<Secret>::new("secrets");
                 let api: Api<Secret> = Api::namespaced(client, &namespace);
-                let watch = store.clone().watch(api.clone(), named(OWN_SECRET), cache::plain);
-                let key = Key::namespaced(namespace, OWN_SECRET);
+                let watch = store.clone().watch(api, named(of.secret), cache::plain);
+                let key = Key::namespaced(namespace, of.secret);
                 let renewal = Renewal {
-                    api,
+                    of,
+                    writer,
                     store: store.clone(),
                     key: key.clone(),
                     hosts,
@@ -151,6 +174,7 @@ pub(crate) fn keep(
 
 /// Turns what is read into what is served.
 struct Keeper {
+    of: &'static Certificate,
     clock: Clock,
     tls: watch::Sender<Option<Tls>>,
     ca: watch::Sender<Option<String>>,
@@ -169,14 +193,15 @@ impl Keeper {
             }
             let read = secrets.get(&key).map(|secret| {
                 let data = secret.data.clone().unwrap_or_default();
-                Serving::from_data(&data)
+                Serving::from_data(self.of, &data)
             });
             match read {
                 Some(Ok(serving)) => self.serve(serving),
                 Some(Err(error)) => {
-                    tracing::error!(secret = %key, %error, "The channel's Secret cannot be used; the last good one stays");
+                    let server = self.of.server;
+                    tracing::error!(secret = %key, %error, "The {server}'s Secret cannot be used; the last good one stays");
                 }
-                None => tracing::info!(secret = %key, "There is no certificate for the channel yet"),
+                None => tracing::info!(secret = %key, "There is no certificate for the {} yet", self.of.server),
             }
         }
     }
@@ -193,7 +218,7 @@ impl Keeper {
                         .map_err(|e| format!("{}: {e}", path.display()))?;
                     data.insert(name.to_owned(), ByteString(bytes));
                 }
-                Serving::from_data(&data).map_err(|e| e.to_string())
+                Serving::from_data(self.of, &data).map_err(|e| e.to_string())
             };
             match read.await {
                 Ok(serving) => {
@@ -204,7 +229,8 @@ impl Keeper {
                 Err(error) if error != last_error => {
                     tracing::error!(
                         error,
-                        "The channel's certificate files cannot be used; the last good ones stay"
+                        "The {}'s certificate files cannot be used; the last good ones stay",
+                        self.of.server
                     );
                     last_error = error;
                 }
@@ -224,19 +250,20 @@ impl Keeper {
         if self.serving.as_ref() == Some(&serving) && self.client_ca == client_ca {
             return;
         }
+        let Certificate { server, peers, .. } = self.of;
         let tls = serving.tls(client_ca.as_deref()).or_else(|error| {
-            // Tokens still work; an odd client CA must not keep every member out.
+            // Tokens still work; an odd client CA must not keep everybody out.
             tracing::warn!(error = %logs::chain(&error), "Client certificates are not accepted");
             serving.tls(None)
         });
         match tls {
             Ok(tls) => {
                 if serving.not_after().is_ok_and(|end| end <= self.clock.now()) {
-                    tracing::error!("The channel's certificate has expired; members will refuse it");
+                    tracing::error!("The {server}'s certificate has expired; {peers} will refuse it");
                 }
                 tracing::info!(
                     client_certificates = client_ca.is_some(),
-                    "Serving a new channel certificate"
+                    "Serving a new {server} certificate"
                 );
                 self.tls.send_replace(Some(tls));
                 self.ca.send_if_modified(|ca| {
@@ -247,7 +274,9 @@ impl Keeper {
                 self.serving = Some(serving);
                 self.client_ca = client_ca;
             }
-            Err(error) => tracing::error!(error = %logs::chain(&error), "The channel's certificate cannot be served"),
+            Err(error) => {
+                tracing::error!(error = %logs::chain(&error), "The {server}'s certificate cannot be served");
+            }
         }
     }
 }

@@ -1,21 +1,21 @@
-//! The agent's own Secret: made by the leader, and renewed before it ends.
+//! A Secret of the agent's own: made by the leader, and renewed before it ends.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fleet_runtime::{Key, backoff::Backoff, cache::Store, client::answered, clock::Clock};
+use fleet_api::raw::RawJson;
+use fleet_runtime::{Key, backoff::Backoff, cache::Store, clock::Clock};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{
-    Api,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
-};
+use kube::api::ObjectMeta;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::issue::{self, Serving};
+use super::{
+    Certificate,
+    issue::{self, Serving},
+};
+use crate::writer::{Part, WriteError, Writer};
 
-/// The Secret that the agent makes for itself.
-pub(super) const OWN_SECRET: &str = "fleet-channel-tls";
 /// How often the leader looks whether its certificate is due.
 const RENEWAL_INTERVAL: Duration = Duration::from_hours(1);
 const RETRY: Backoff = Backoff {
@@ -23,14 +23,17 @@ const RETRY: Backoff = Backoff {
     max: Duration::from_mins(1),
 };
 
-/// Makes and renews the agent's own Secret.
+/// Makes and renews a Secret.
 pub(super) struct Renewal {
-    pub(super) api: Api<Secret>,
+    pub(super) of: &'static Certificate,
+    pub(super) writer: Writer,
     pub(super) store: Store<Secret>,
     pub(super) key: Key,
     pub(super) hosts: Vec<String>,
     pub(super) clock: Clock,
 }
+
+type Data = BTreeMap<String, ByteString>;
 
 impl Renewal {
     pub(super) async fn run(self, mut leading: watch::Receiver<bool>) {
@@ -51,7 +54,8 @@ impl Renewal {
                     tracing::warn!(
                         error = format!("{error:#}"),
                         failures,
-                        "The channel's Secret could not be written"
+                        "The {}'s Secret could not be written",
+                        self.of.server
                     );
                     tokio::time::sleep(RETRY.delay(failures)).await;
                 }
@@ -63,52 +67,55 @@ impl Renewal {
         let now = self.clock.now();
         let secret = self.store.get(&self.key);
         let data = secret.as_ref().and_then(|s| s.data.clone()).unwrap_or_default();
-        if secret.is_some() && !is_due(&data, &self.hosts, now) {
+        if secret.is_some() && !is_due(self.of, &data, &self.hosts, now) {
             return Ok(());
         }
-        let new = issue::make(&data, &self.hosts, now)?;
-        let answer = match &secret {
-            None => {
-                let secret = Secret {
-                    metadata: ObjectMeta {
-                        name: Some(self.key.name().to_owned()),
-                        namespace: self.key.namespace().map(str::to_owned),
-                        ..ObjectMeta::default()
-                    },
-                    type_: Some("kubernetes.io/tls".to_owned()),
-                    data: Some(new),
-                    ..Secret::default()
-                };
-                answered(self.api.create(&PostParams::default(), &secret)).await
-            }
-            Some(secret) => {
-                let patch = json!({
-                    "metadata": { "resourceVersion": secret.metadata.resource_version },
-                    "data": new,
-                });
-                let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-                answered(self.api.patch(self.key.name(), &params, &patch)).await
-            }
+        let new = issue::make(self.of, &data, &self.hosts, now)?;
+        let written = match &secret {
+            None => self.create(new).await,
+            Some(secret) => self.renew(secret, new).await,
         };
-        match answer {
-            Ok(secret) => {
-                self.store.wrote(secret);
-                tracing::info!(secret = %self.key, "Made a certificate for the channel");
-                Ok(())
-            }
-            // Another leader was quicker: the watch brings its Secret.
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                tokio::time::sleep(RETRY.min).await;
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
+        match written {
+            Ok(true) => tracing::info!(secret = %self.key, "Made a certificate for the {}", self.of.server),
+            Ok(false) => {}
+            // Another leader was quicker: the watch has brought its Secret.
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error.into()),
         }
+        Ok(())
+    }
+
+    async fn create(&self, data: Data) -> Result<bool, WriteError> {
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(self.key.name().to_owned()),
+                namespace: self.key.namespace().map(str::to_owned),
+                ..ObjectMeta::default()
+            },
+            type_: Some("kubernetes.io/tls".to_owned()),
+            data: Some(data),
+            ..Secret::default()
+        };
+        let body = || Some(RawJson::from_serialize(&secret));
+        let made = self.writer.create(&self.store, &self.key, &self.key, body).await?;
+        Ok(made.is_some())
+    }
+
+    /// Gives the Secret this data, unless somebody has changed it since.
+    async fn renew(&self, read: &Secret, data: Data) -> Result<bool, WriteError> {
+        let patch = |now: &Secret| {
+            let same = now.metadata.resource_version == read.metadata.resource_version;
+            same.then(|| json!({ "data": data }))
+        };
+        let (store, key) = (&self.store, &self.key);
+        let renewed = self.writer.patch(store, key, key, Part::Object, patch).await?;
+        Ok(renewed.is_some())
     }
 }
 
 /// Whether a certificate has to be made: none there, damaged, close to its end, or not for all hosts.
-pub(super) fn is_due(data: &BTreeMap<String, ByteString>, hosts: &[String], now: Timestamp) -> bool {
-    Serving::from_data(data).map_or(true, |serving| {
+pub(super) fn is_due(of: &'static Certificate, data: &Data, hosts: &[String], now: Timestamp) -> bool {
+    Serving::from_data(of, data).map_or(true, |serving| {
         serving.renew_at().map_or(true, |at| at <= now) || !serving.covers(hosts)
     })
 }

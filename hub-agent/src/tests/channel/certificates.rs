@@ -17,7 +17,7 @@ async fn a_client_certificate_is_as_good_as_a_token() {
 
 /// Another CA, and its key.
 fn foreign() -> (String, String) {
-    let data = certificate::make(&BTreeMap::new(), &[], Clock::system().now()).unwrap();
+    let data = certificate::make(&CHANNEL, &BTreeMap::new(), &[], Clock::system().now()).unwrap();
     let text = |field: &str| String::from_utf8(data[field].0.clone()).unwrap();
     (text("ca.crt"), text("ca.key"))
 }

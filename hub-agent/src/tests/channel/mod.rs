@@ -32,7 +32,7 @@ use tonic::{Request, Streaming, transport::Endpoint};
 
 use self::api::{FakeApi, Stores, imc_path, mc_path, work_path};
 use crate::{
-    certificates::issue as certificate,
+    certificates::{CHANNEL, issue as certificate},
     channel::{Deps, Settings, serve},
     reports::SessionReports,
     writer::Writer,
@@ -80,8 +80,14 @@ impl Hub {
     /// Another replica on the same API server.
     async fn replica(api: FakeApi, stores: Arc<Stores>, settings: Settings) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let data = certificate::make(&BTreeMap::new(), &["127.0.0.1".to_owned()], Clock::system().now()).unwrap();
-        let serving = certificate::Serving::from_data(&data).unwrap();
+        let data = certificate::make(
+            &CHANNEL,
+            &BTreeMap::new(),
+            &["127.0.0.1".to_owned()],
+            Clock::system().now(),
+        )
+        .unwrap();
+        let serving = certificate::Serving::from_data(&CHANNEL, &data).unwrap();
         let (current, tls) = watch::channel(Some(serving.tls(Some(&serving.ca)).unwrap()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (metrics, client, clock) = (Metrics::new(), api.client(&stores), Clock::system());
