@@ -113,6 +113,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         client: hub.client.clone(),
         clock: hub.clock.clone(),
         members: hub.caches.members.clone(),
+        members_by_identity: hub.caches.members_by_identity.clone(),
         internals: hub.caches.internals.clone(),
         namespaces: hub.caches.namespaces.clone(),
         works: hub.works.store.clone(),

@@ -12,23 +12,45 @@ pub struct Caller {
     pub groups: Vec<String>,
 }
 
-/// Whether the caller is the identity of this MemberCluster. The MemberCluster decides, not its RoleBinding, so that a
-/// half-deleted namespace locks nobody out. One identity may belong to several MemberClusters; each names it.
-pub fn is_identity(caller: &Caller, identity: &Subject, cluster: &ClusterName) -> bool {
-    let anonymous = caller.user.is_empty() || caller.user == "system:anonymous";
-    if anonymous || identity.name.is_empty() {
-        return false;
+/// What the API server calls somebody: by one of these an identity is told.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Name {
+    /// A user name.
+    User(String),
+    /// A group that the user is in.
+    Group(String),
+}
+
+impl Caller {
+    /// Every name that the caller goes by; none if it is nobody.
+    pub fn names(&self) -> impl Iterator<Item = Name> {
+        let anonymous = self.user.is_empty() || self.user == "system:anonymous";
+        let user = std::iter::once(Name::User(self.user.clone()));
+        let groups = self.groups.iter().cloned().map(Name::Group);
+        user.chain(groups).filter(move |_| !anonymous)
     }
+}
+
+/// The name of whoever is the identity of this MemberCluster; none if nobody can be. The MemberCluster decides, not its
+/// RoleBinding, so that a half-deleted namespace locks nobody out. One identity may belong to several MemberClusters; each
+/// names it.
+pub fn name_of(identity: &Subject, cluster: &ClusterName) -> Option<Name> {
+    let name = Some(&identity.name).filter(|name| !name.is_empty())?;
     match identity.kind.as_str() {
-        "User" => caller.user == identity.name,
-        "Group" => caller.groups.contains(&identity.name),
+        "User" => Some(Name::User(name.clone())),
+        "Group" => Some(Name::Group(name.clone())),
         "ServiceAccount" => {
             let own = cluster.namespace();
             let namespace = identity.namespace.as_deref().filter(|n| !n.is_empty()).unwrap_or(&own);
-            caller.user == format!("system:serviceaccount:{namespace}:{}", identity.name)
+            Some(Name::User(format!("system:serviceaccount:{namespace}:{name}")))
         }
-        _ => false,
+        _ => None,
     }
+}
+
+/// Whether the caller is the identity of this MemberCluster.
+pub fn is_identity(caller: &Caller, identity: &Subject, cluster: &ClusterName) -> bool {
+    name_of(identity, cluster).is_some_and(|name| caller.names().any(|own| own == name))
 }
 
 #[cfg(test)]

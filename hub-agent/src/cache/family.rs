@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fleet_api::{
-    guard::Guarded,
     kind::{Kind, SpecKind},
     labels,
     placement::{BindingSpec, ClusterResourcePlacementStatus, ClusterScoped, Namespaced, ResourceSnapshotSpec, Scope},
@@ -11,15 +10,16 @@ use fleet_api::{
 use fleet_core::{overrides::choose::found_under, selection::ObjectId, work::Stored};
 use fleet_runtime::{
     Key,
-    cache::{Builder, Change, Era, Index, Selection, Store},
+    cache::{Change, Era, Index, Store},
     dump::Dump,
     health::Health,
     shutdown::Tasks,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Api, Client, Resource, ResourceExt, core::object::HasSpec as _};
+use kube::{Client, Resource, ResourceExt, core::object::HasSpec as _};
 
-use super::{overrides::OverrideStores, runs::UpdateStores};
+pub(crate) use super::beside;
+use super::{overrides::OverrideStores, runs::UpdateStores, watched};
 
 /// The stores of one scope. Cheap to clone.
 #[derive(Clone)]
@@ -158,17 +158,6 @@ impl Placements {
     }
 }
 
-/// A kind that users can write to: one odd object must not stop the watch.
-pub(crate) fn watched<K: Kind>(builder: Builder<K>, client: &Client, era: &Era, tasks: &mut Tasks) -> Store<K> {
-    let store = builder.build();
-    let api = Api::<Guarded<K>>::all(client.clone());
-    let watch = store
-        .clone()
-        .watch(api, Selection::all(era), |guarded| guarded.0.map_err(|odd| odd.error));
-    tasks.spawn_endless(store.name(), watch);
-    store
-}
-
 /// The placement that an object belongs to: its label has the name, and the namespace is its own.
 pub(crate) fn parent<K: Resource>(object: &K) -> Option<Key> {
     let name = object.labels().get(labels::PARENT_PLACEMENT)?;
@@ -214,13 +203,5 @@ pub(crate) fn stored<K: SpecKind<Spec = ResourceSnapshotSpec>>(snapshot: &Arc<K>
     Stored {
         metadata: snapshot.meta(),
         resources: &snapshot.spec().selected_resources,
-    }
-}
-
-/// The key of a placement's snapshot or binding with this name.
-pub(crate) fn beside(placement: &Key, name: &str) -> Key {
-    match placement.namespace() {
-        Some(namespace) => Key::namespaced(namespace, name),
-        None => Key::cluster(name),
     }
 }

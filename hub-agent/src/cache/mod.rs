@@ -13,10 +13,12 @@ use fleet_api::{
     guard::Guarded,
     kind::Kind,
     labels,
+    names::ClusterName,
 };
+use fleet_core::session::identity::{self, Name};
 use fleet_runtime::{
     Key,
-    cache::{self, Era, Selection, Store},
+    cache::{self, Builder, Era, Index, Selection, Store},
     dump::Dump,
     health::Health,
     shutdown::Tasks,
@@ -25,7 +27,7 @@ use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{Role, RoleBinding},
 };
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
 use self::cluster_profile::ClusterProfile;
@@ -35,6 +37,8 @@ use self::cluster_profile::ClusterProfile;
 pub(crate) struct Caches {
     /// Every MemberCluster.
     pub(crate) members: Store<MemberCluster>,
+    /// The same by who they are.
+    pub(crate) members_by_identity: Index<MemberCluster, Name>,
     /// Every InternalMemberCluster.
     pub(crate) internals: Store<InternalMemberCluster>,
     /// Namespaces with the fleet's label.
@@ -54,9 +58,11 @@ impl Caches {
             labels: Some(format!("{}={}", labels::IS_FLEET_RESOURCE, labels::TRUE)),
             ..Selection::all(era)
         };
+        let (members, members_by_identity) = members();
         Self {
-            members: guarded(client, era, "memberclusters", tasks),
-            internals: guarded(client, era, "internalmemberclusters", tasks),
+            members: watched(members, client, era, tasks),
+            members_by_identity,
+            internals: watched(Store::builder("internalmemberclusters"), client, era, tasks),
             namespaces: namespaces(client, ours(), tasks),
             roles: plain(Api::all(client.clone()), "roles", ours(), tasks),
             role_bindings: plain(Api::all(client.clone()), "rolebindings", ours(), tasks),
@@ -105,16 +111,23 @@ impl Caches {
     }
 }
 
-/// A kind that users write: one odd object must not stop the watch.
-fn guarded<K: Kind>(client: &Client, era: &Era, name: &'static str, tasks: &mut Tasks) -> Store<K> {
-    let store = Store::<K>::new(name);
+/// A store of MemberClusters to be, with its index.
+pub(crate) fn members() -> (Builder<MemberCluster>, Index<MemberCluster, Name>) {
+    let mut builder = Store::<MemberCluster>::builder("memberclusters");
+    let by_identity = builder.index(|member| {
+        let cluster = ClusterName::new(member.name_any()).ok();
+        let name = cluster.and_then(|cluster| identity::name_of(&member.spec.identity, &cluster));
+        name.into_iter().collect()
+    });
+    (builder, by_identity)
+}
+
+/// A kind that users can write to: one odd object must not stop the watch.
+fn watched<K: Kind>(builder: Builder<K>, client: &Client, era: &Era, tasks: &mut Tasks) -> Store<K> {
+    let store = builder.build();
     let api = Api::<Guarded<K>>::all(client.clone());
-    tasks.spawn_endless(
-        name,
-        store
-            .clone()
-            .watch(api, Selection::all(era), |guarded| guarded.0.map_err(|odd| odd.error)),
-    );
+    let decode = |guarded: Guarded<K>| guarded.0.map_err(|odd| odd.error);
+    tasks.spawn_endless(store.name(), store.clone().watch(api, Selection::all(era), decode));
     store
 }
 
@@ -142,4 +155,12 @@ where
 /// The key of a member's namespaced object.
 pub(crate) fn in_namespace(namespace: &str, name: &str) -> Key {
     Key::namespaced(namespace.to_owned(), name.to_owned())
+}
+
+/// The key of a placement's snapshot or binding with this name.
+pub(crate) fn beside(placement: &Key, name: &str) -> Key {
+    match placement.namespace() {
+        Some(namespace) => Key::namespaced(namespace, name),
+        None => Key::cluster(name),
+    }
 }

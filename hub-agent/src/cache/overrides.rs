@@ -18,7 +18,7 @@ use fleet_runtime::{
 };
 use kube::{Client, Resource, ResourceExt as _};
 
-use super::family::watched;
+use super::watched;
 
 /// Overrides and their snapshots. Cheap to clone.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use fleet_runtime::{
 };
 use kube::{Client, core::object::HasSpec as _};
 
-use super::family::{beside, watched};
+use super::{beside, watched};
 
 /// The update runs of one scope. Cheap to clone.
 #[derive(Clone)]

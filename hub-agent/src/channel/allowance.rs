@@ -2,10 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use fleet_api::{events::MemberClusterEvent as Told, names::Scope};
-use fleet_core::session::budget::{Budget, Held, Rate, Rates, Wait};
+use fleet_core::session::budget::{Budget, Rate, Rates};
 use fleet_proto::{convert::SessionLimits, limits};
-use fleet_runtime::Key;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
@@ -13,8 +11,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{memory::Pools, server::Shared};
-use crate::writer::record;
+use super::memory::Pools;
 
 /// The rates that members are held to.
 pub(crate) fn rates(said: &SessionLimits) -> Rates {
@@ -34,9 +31,9 @@ pub(crate) fn rates(said: &SessionLimits) -> Rates {
 /// One MemberCluster's.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    member: String,
+    pub(super) member: String,
     uid: String,
-    rates: Rates,
+    pub(super) rates: Rates,
     budget: Mutex<Budget>,
     share: Arc<Pools>,
     /// Of its fattest objects one is written after the other, and not before then.
@@ -77,22 +74,6 @@ impl Allowance {
         }
     }
 
-    /// Asks the budget. What has to wait is counted, and people are told once for as long as it goes on.
-    pub(crate) fn ask<T>(
-        &self,
-        shared: &Shared,
-        question: impl FnOnce(&mut Budget, Timestamp) -> Result<T, Wait>,
-    ) -> Result<T, Duration> {
-        let answer = question(&mut self.budget.lock(), shared.deps.clock.steady());
-        answer.map_err(|wait| {
-            shared.measures.held_back(word(wait.held));
-            if wait.tell {
-                self.tell(shared, wait.held);
-            }
-            wait.time.unsigned_abs()
-        })
-    }
-
     /// The budget itself, for what needs no words.
     pub(crate) fn budget(&self) -> MutexGuard<'_, Budget> {
         self.budget.lock()
@@ -112,39 +93,6 @@ impl Allowance {
     /// Its share of the memory for messages.
     pub(crate) fn share(&self) -> Arc<Pools> {
         self.share.clone()
-    }
-
-    fn tell(&self, shared: &Shared, held: Held) {
-        let cluster = self.member.clone();
-        let event = match held {
-            Held::Work => Told::WorkHeldBack { cluster },
-            Held::Cluster => Told::StatusHeldBack { cluster },
-            Held::Stored => Told::BytesHeldBack {
-                cluster,
-                mebibytes: self.rates.stored.sustained.div_ceil(1024 * 1024),
-            },
-            Held::Session => Told::SessionHeldBack {
-                cluster,
-                sessions: self.rates.sessions.sustained,
-            },
-        };
-        tracing::warn!(
-            member = self.member,
-            held = word(held),
-            "A member sends too much; it is held back"
-        );
-        if let Some(mc) = shared.deps.members.get(&Key::cluster(self.member.as_str())) {
-            record(&shared.deps.events, Scope::Cluster, &*mc, &event);
-        }
-    }
-}
-
-fn word(held: Held) -> &'static str {
-    match held {
-        Held::Work => "work_rate",
-        Held::Cluster => "cluster_rate",
-        Held::Stored => "stored_bytes",
-        Held::Session => "session_rate",
     }
 }
 

@@ -5,7 +5,7 @@ use fleet_proto::convert::Hello;
 use fleet_runtime::{Key, client::answered};
 use kube::{Api, core::PartialObjectMeta};
 
-use super::server::Shared;
+use super::shared::Shared;
 use crate::recovery;
 
 /// Whether the member has applied a newer generation of one of its Works than the hub has: the hub went back in time. A

@@ -15,7 +15,7 @@ use fleet_core::{
         digest::to_resend,
         epoch::SessionId,
         hello::{Verdict, World, common_protocol, judge},
-        identity::{Caller, is_identity},
+        identity::Caller,
         recovery::Recovery,
     },
 };
@@ -24,7 +24,6 @@ use fleet_proto::{
     convert::{Accept, Hello, RejectCode},
 };
 use fleet_runtime::{Key, events::Severity, logs, writes::Lane};
-use kube::ResourceExt as _;
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
 
@@ -32,10 +31,10 @@ use super::{
     allowance::Allowance,
     authenticate,
     behind::is_behind,
+    close::{Close, starting},
     guests::Source,
-    registry::{Close, Live, imc_key},
-    server::Shared,
-    stream::starting,
+    registry::{Live, imc_key},
+    shared::Shared,
 };
 use crate::{
     recovery,
@@ -98,10 +97,7 @@ pub(super) async fn open(shared: &Arc<Shared>, caller: &authenticate::Caller, he
     if !(deps.members.is_synced() && deps.internals.is_synced() && deps.namespaces.is_synced()) {
         return Err(starting());
     }
-    let caller = Caller {
-        user: caller.user.clone(),
-        groups: caller.groups.clone(),
-    };
+    let caller = named(caller);
     let cluster = ClusterName::new(hello.member_cluster.clone());
     let imc = cluster.as_ref().ok().and_then(|c| deps.internals.get(&imc_key(c)));
     decide(shared, &caller, hello, imc.as_deref())?;
@@ -123,14 +119,15 @@ pub(super) async fn open(shared: &Arc<Shared>, caller: &authenticate::Caller, he
 
 /// Whether somebody who calls by this name may be a member at all, whichever.
 pub(super) fn is_somebody(shared: &Shared, caller: &authenticate::Caller) -> bool {
-    let caller = Caller {
+    let by_identity = &shared.deps.members_by_identity;
+    named(caller).names().any(|name| by_identity.count(&name) > 0)
+}
+
+fn named(caller: &authenticate::Caller) -> Caller {
+    Caller {
         user: caller.user.clone(),
         groups: caller.groups.clone(),
-    };
-    shared.deps.members.all().iter().any(|mc| {
-        let name = ClusterName::new(mc.name_any());
-        name.is_ok_and(|name| is_identity(&caller, &mc.spec.identity, &name))
-    })
+    }
 }
 
 /// One more session of a member, if it has not had too many.

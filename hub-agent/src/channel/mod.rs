@@ -13,9 +13,11 @@
 mod allowance;
 mod authenticate;
 mod behind;
+mod close;
 mod convert;
 mod gate;
 mod guests;
+mod held_back;
 mod hello;
 mod listener;
 mod memory;
@@ -26,13 +28,14 @@ mod registry;
 mod review;
 mod reviews;
 mod server;
+mod shared;
 mod stream;
 mod talk;
 
 use std::time::Duration;
 
 use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
-use fleet_core::session::budget::Rates;
+use fleet_core::session::{budget::Rates, identity::Name};
 use fleet_proto::convert::SessionLimits;
 use fleet_runtime::{
     cache::{Index, Store},
@@ -46,12 +49,14 @@ use kube::Client;
 use tokio::sync::watch;
 
 pub(crate) use self::{
+    close::Close,
     convert::refusal_word,
     listener::bind,
     memory::Charge,
     outgoing::Outgoing,
-    registry::{Close, Live, imc_key},
-    server::{Shared, serve},
+    registry::{Live, imc_key},
+    server::serve,
+    shared::Shared,
     talk::Messages,
 };
 use crate::{cache::works::HubWork, writer::Writer};
@@ -65,6 +70,8 @@ pub(crate) struct Deps {
     pub(crate) clock: Clock,
     /// Every MemberCluster.
     pub(crate) members: Store<MemberCluster>,
+    /// The same by who they are.
+    pub(crate) members_by_identity: Index<MemberCluster, Name>,
     /// Every InternalMemberCluster.
     pub(crate) internals: Store<InternalMemberCluster>,
     /// The member namespaces, at least.

@@ -10,7 +10,7 @@ use fleet_proto::{
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::registry::Close;
+use super::close::Close;
 
 /// Messages that may wait for the network. More than any honest burst of answers between two reads.
 const WAITING_MAX: usize = 128;

@@ -31,31 +31,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::allowance::{Allowance, Allowances};
-
-/// Why a session ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Close {
-    /// What the member is told.
-    pub(crate) code: RejectCode,
-    /// The same for people.
-    pub(crate) message: String,
-    /// When it may come back; zero leaves it to the member.
-    pub(crate) retry_after: Duration,
-    /// The newer leader of the same cluster, if there is one: then the member stops applying.
-    pub(crate) fenced: Option<SessionId>,
-}
-
-impl Close {
-    pub(crate) fn new(code: RejectCode, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            retry_after: Duration::ZERO,
-            fenced: None,
-        }
-    }
-}
+use super::{
+    allowance::{Allowance, Allowances},
+    close::Close,
+};
 
 /// A session of this replica, as others see it.
 #[derive(Debug)]

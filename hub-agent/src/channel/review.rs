@@ -6,11 +6,7 @@ use fleet_core::session::{hello::may_continue, identity::Caller};
 use fleet_proto::convert::RejectCode;
 use fleet_runtime::Key;
 
-use super::{
-    hello::Credential,
-    registry::{Close, Live},
-    server::Shared,
-};
+use super::{close::Close, hello::Credential, registry::Live, shared::Shared};
 
 /// After a failure to judge a credential again, for want of an API server.
 const REVIEW_AGAIN: Duration = Duration::from_secs(30);

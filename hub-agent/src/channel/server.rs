@@ -8,7 +8,7 @@ use std::{
 };
 
 use fleet_proto::{
-    limits, pb,
+    pb,
     pb::fleet_channel_server::{FleetChannel, FleetChannelServer},
 };
 use tokio::{
@@ -20,9 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status, Streaming, codegen::Service, server::NamedService};
 
 use super::{
-    Deps,
-    allowance::Allowances,
-    authenticate,
+    Deps, authenticate,
     gate::{Gate, Intake},
     hello::Credential,
     listener::{self, Peer},
@@ -32,7 +30,8 @@ use super::{
     outgoing::Outgoing,
     registry::Registry,
     reviews::Reviews,
-    stream::{self, Stream},
+    shared::Shared,
+    stream::{self, READ_MAX, Stream},
     talk::Messages,
 };
 use crate::certificates::Tls;
@@ -45,25 +44,8 @@ const STREAMS_MAX: u32 = 1;
 const WINDOW_BYTES: u32 = 64 * 1024;
 /// Headers: a token with many claims fits.
 const HEADER_BYTES: u32 = 32 * 1024;
-/// A message over the limit is still read, up to here, so that it can be answered and the session lives on.
-pub(crate) const READ_MAX: usize = 2 * limits::MESSAGE_BYTES;
 /// A peer that does not answer a keep-alive ping by then is gone.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What all sessions of this replica share.
-pub(crate) struct Shared {
-    pub(crate) deps: Deps,
-    pub(crate) measures: Measures,
-    pub(super) registry: Registry,
-    pub(super) allowances: Arc<Allowances>,
-    pub(super) reviews: Reviews,
-    pub(super) tls: watch::Receiver<Option<Tls>>,
-    pub(super) places: Semaphore,
-    /// Hellos whose Works are compared at once.
-    pub(super) comparisons: Semaphore,
-    pub(super) openings: openings::Openings,
-    pub(super) stop: CancellationToken,
-}
 
 struct Channel<M> {
     shared: Arc<Shared>,

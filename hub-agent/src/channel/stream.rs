@@ -1,6 +1,6 @@
 //! One stream from its first message to its last.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use fleet_proto::{
     convert::{FromMember, Hello, HubMessage, MemberMessage, RejectCode},
@@ -9,13 +9,14 @@ use fleet_proto::{
 use tonic::Streaming;
 
 use super::{
+    close::{Close, later, starting, stopping},
     gate::Intake,
     guests::Door,
     hello::{Credential, Opened, is_somebody, open},
     openings::Opening,
     outgoing::Outgoing,
-    registry::{Close, Live, verdict},
-    server::{READ_MAX, Shared},
+    registry::{Live, verdict},
+    shared::Shared,
     talk::{Messages, Session},
 };
 
@@ -27,6 +28,8 @@ pub(super) struct Stream {
     pub(super) out: Outgoing,
 }
 
+/// A message over the limit is still read, up to here, so that it can be answered and the session lives on.
+pub(super) const READ_MAX: usize = 2 * limits::MESSAGE_BYTES;
 /// The first message of somebody who is nobody's identity: enough to be told so.
 const STRANGER_BYTES: usize = 16 * 1024;
 
@@ -145,24 +148,6 @@ async fn first(shared: &Shared, incoming: &mut Streaming<pb::MemberMessage>) -> 
         }) => Ok(hello),
         Ok(_) => Err(misbehaved("the first message must be Hello".into())),
         Err(invalid) => Err(misbehaved(invalid.to_string())),
-    }
-}
-
-/// Somewhere in the next seconds, so that members do not come back in one instant.
-pub(super) fn later() -> Duration {
-    Duration::from_millis(fastrand::u64(500..5_000))
-}
-
-/// Nobody can be judged yet.
-pub(super) fn starting() -> Close {
-    Close::new(RejectCode::Unavailable, "the hub agent is still starting")
-}
-
-pub(super) fn stopping() -> Close {
-    Close {
-        // Soon: another replica is there, or the next one starts.
-        retry_after: Duration::from_millis(fastrand::u64(100..2_000)),
-        ..Close::new(RejectCode::Unavailable, "the hub agent is stopping")
     }
 }
 

@@ -13,14 +13,14 @@ use tonic::Streaming;
 
 use super::{
     authenticate,
+    close::{Close, later, stopping},
     gate::Intake,
     hello::Credential,
     memory::Charge,
     outgoing::Outgoing,
-    registry::{Close, Live},
+    registry::Live,
     review,
-    server::Shared,
-    stream::{later, stopping},
+    shared::Shared,
 };
 
 /// What takes the messages of one session. Dropped with it.

@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::queue::Context;
+use super::context::Context;
 use crate::{
     cache::works::HubWork,
     channel::imc_key,

@@ -11,6 +11,7 @@
 //! counts is stored on the API server before it is acknowledged.
 
 mod cluster;
+mod context;
 mod events;
 mod finalizer;
 mod labels;

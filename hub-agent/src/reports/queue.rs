@@ -12,9 +12,9 @@ use fleet_runtime::backoff::Backoff;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::{cluster::Cluster, finalizer, work};
+use super::{context::Context, finalizer, work};
 use crate::{
-    channel::{Charge, Close, Live, Outgoing, Shared, refusal_word},
+    channel::{Charge, Close, refusal_word},
     writer::Failure,
 };
 
@@ -68,14 +68,6 @@ impl Report {
             Body::Stopped { .. } => Subject::Stopped,
         }
     }
-}
-
-/// What every report of a session needs.
-pub(super) struct Context {
-    pub(super) shared: Arc<Shared>,
-    pub(super) live: Arc<Live>,
-    pub(super) out: Outgoing,
-    pub(super) cluster: Arc<Cluster>,
 }
 
 /// The reports of one session.

@@ -7,9 +7,10 @@ use fleet_proto::convert::{FromMember, MemberMessage, RejectCode};
 
 use super::{
     cluster::Cluster,
+    context::Context,
     events,
     labels::fill_labels,
-    queue::{Body, Context, Report, Reports},
+    queue::{Body, Report, Reports},
 };
 use crate::channel::{Charge, Close, Live, Messages, Outgoing, Shared};
 

@@ -11,7 +11,7 @@ use fleet_runtime::{Key, writes::Lane};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::queue::Context;
+use super::context::Context;
 use crate::{
     cache::works::HubWork,
     writer::{About, Edit, Failure, ToDo},

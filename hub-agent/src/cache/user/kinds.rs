@@ -18,7 +18,7 @@ use kube::{
 };
 use tokio::{select, time::sleep};
 
-use super::{UserResources, watches::settled};
+use super::UserResources;
 
 /// A new CRD shows up in several changes, and in what the hub says it serves a moment after it is established.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -211,7 +211,7 @@ impl UserResources {
         };
         let follow = async {
             // Without the right to list them one can do no better than without them.
-            tokio::join!(settled(definitions), settled(services), self.refreshed());
+            tokio::join!(definitions.settled(), services.settled(), self.refreshed());
             self.0.discovered.send_replace(true);
             let (mut defined, mut served) = (definitions.subscribe(), services.subscribe());
             let mut pause = SETTLE;

@@ -42,7 +42,7 @@ use self::{
     definitions::{Definition, Service},
     kinds::{Gvk, Kinds, Unheard},
     light::Light,
-    watches::{Watched, settled},
+    watches::Watched,
 };
 pub(crate) use self::{place::Place, view::View};
 
@@ -225,7 +225,7 @@ impl UserResources {
         if before.is_some_and(|before| before != needs) {
             self.sweep();
         }
-        let settled = futures::future::join_all(watched.values().map(|watched| settled(&watched.store)));
+        let settled = futures::future::join_all(watched.values().map(|watched| watched.store.settled()));
         let _ = timeout(SYNC_WAIT, settled).await;
         let fails = watched.values().any(|watched| watched.failure().is_some());
         let unheard = if needs.whole {

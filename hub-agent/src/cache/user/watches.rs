@@ -10,7 +10,7 @@ use fleet_runtime::{
     cache::{self, Index, Store},
     dump::{Dump, Section},
 };
-use kube::{Api, Resource};
+use kube::Api;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -33,16 +33,6 @@ pub(super) struct Watched {
     unused: Option<Instant>,
     /// The watch ends with the last of these.
     _tasks: Arc<JoinSet<()>>,
-}
-
-/// Waits until all objects are known, or it is known why not.
-pub(super) async fn settled<K: Resource + Send + Sync + 'static>(store: &Store<K>) {
-    let mut state = store.state();
-    let fails = state.wait_for(|state| matches!(state, cache::State::Failing { .. }));
-    tokio::select! {
-        () = store.synced() => {}
-        _ = fails => {}
-    }
 }
 
 impl Watched {

@@ -4,13 +4,17 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
-use fleet_runtime::cache::{Event, Store};
+use fleet_core::session::identity::Name;
+use fleet_runtime::cache::{Event, Index, Store};
 use fleet_testkit::{Fault, Server};
 use k8s_openapi::api::core::v1::Namespace;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::cache::works::{HubWork, Works};
+use crate::cache::{
+    self,
+    works::{HubWork, Works},
+};
 
 #[derive(Clone)]
 pub(super) struct FakeApi {
@@ -59,6 +63,7 @@ impl Default for FakeApi {
 
 pub(super) struct Stores {
     pub(super) members: Store<MemberCluster>,
+    pub(super) members_by_identity: Index<MemberCluster, Name>,
     pub(super) internals: Store<InternalMemberCluster>,
     pub(super) namespaces: Store<Namespace>,
     pub(super) works: Works,
@@ -66,8 +71,10 @@ pub(super) struct Stores {
 
 impl Stores {
     pub(super) fn new() -> Arc<Self> {
+        let (members, members_by_identity) = cache::members();
         let new = Self {
-            members: Store::new("memberclusters"),
+            members: members.build(),
+            members_by_identity,
             internals: Store::new("internalmemberclusters"),
             namespaces: Store::new("namespaces"),
             works: Works::default(),

@@ -99,6 +99,7 @@ impl Hub {
         let deps = Deps {
             clock,
             members: stores.members.clone(),
+            members_by_identity: stores.members_by_identity.clone(),
             internals: stores.internals.clone(),
             namespaces: stores.namespaces.clone(),
             works: stores.works.store.clone(),

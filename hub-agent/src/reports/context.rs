@@ -1,0 +1,14 @@
+//! What reports are written down with.
+
+use std::sync::Arc;
+
+use super::cluster::Cluster;
+use crate::channel::{Live, Outgoing, Shared};
+
+/// What every report of a session needs.
+pub(super) struct Context {
+    pub(super) shared: Arc<Shared>,
+    pub(super) live: Arc<Live>,
+    pub(super) out: Outgoing,
+    pub(super) cluster: Arc<Cluster>,
+}
