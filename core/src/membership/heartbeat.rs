@@ -5,8 +5,6 @@ use fleet_api::conditions::member_cluster::Healthy;
 use fleet_api::conditions::{Status, find, member_agent};
 use jiff::{SignedDuration, Timestamp};
 
-use super::status::Settings;
-
 /// Since when this process judges, and how long before that nobody did.
 ///
 /// While no hub agent runs, nobody receives heartbeats. A member that was fresh when the previous leader was last alive
@@ -95,7 +93,13 @@ pub struct Health {
 }
 
 /// Judges by the age of the last heartbeat first, then by what the agent said about its API server.
-pub fn health(agent: Option<&AgentStatus>, period_seconds: i32, settings: &Settings, now: Timestamp) -> Health {
+pub fn health(
+    agent: Option<&AgentStatus>,
+    period_seconds: i32,
+    threshold: SignedDuration,
+    grace: &Grace,
+    now: Timestamp,
+) -> Health {
     let timeless = |state| Health {
         state,
         look_again: None,
@@ -107,8 +111,8 @@ pub fn health(agent: Option<&AgentStatus>, period_seconds: i32, settings: &Setti
         return timeless(Healthy::NotReported);
     };
     let period = period(period_seconds);
-    let limit = silence_limit(settings.unhealthy_threshold, period);
-    let lost_after = settings.grace.lost_after(last, limit, period);
+    let limit = silence_limit(threshold, period);
+    let lost_after = grace.lost_after(last, limit, period);
     if now > lost_after {
         return timeless(Healthy::HeartbeatLost { last });
     }
@@ -148,13 +152,7 @@ mod tests {
         Timestamp::from_second(seconds).expect("time")
     }
 
-    fn settings(grace: Grace) -> Settings {
-        Settings {
-            networking: false,
-            unhealthy_threshold: SignedDuration::from_secs(60),
-            grace,
-        }
-    }
+    const THRESHOLD: SignedDuration = SignedDuration::from_secs(60);
 
     fn agent(last: i64, healthy: &str) -> AgentStatus {
         AgentStatus {
@@ -173,11 +171,11 @@ mod tests {
 
     #[test]
     fn silence_is_noticed_to_the_instant() {
-        let fresh = health(Some(&agent(100, "True")), 15, &settings(Grace::NONE), at(160));
+        let fresh = health(Some(&agent(100, "True")), 15, THRESHOLD, &Grace::NONE, at(160));
         assert_eq!(fresh.state, Healthy::Healthy);
         let look = fresh.look_again.expect("a timer");
         assert_eq!(look, at(160) + SignedDuration::from_millis(1));
-        let lost = health(Some(&agent(100, "True")), 15, &settings(Grace::NONE), look);
+        let lost = health(Some(&agent(100, "True")), 15, THRESHOLD, &Grace::NONE, look);
         assert_eq!(
             lost,
             Health {
@@ -190,8 +188,8 @@ mod tests {
     #[test]
     fn a_clock_that_is_put_forward_makes_nobody_silent() {
         let hour = SignedDuration::from_hours(1);
-        let settings = settings(Grace::NONE.put_forward(hour));
-        let judged = |now| health(Some(&agent(100, "True")), 15, &settings, at(now));
+        let grace = Grace::NONE.put_forward(hour);
+        let judged = |now| health(Some(&agent(100, "True")), 15, THRESHOLD, &grace, at(now));
         assert_eq!(judged(3700).state, Healthy::Healthy);
         assert_eq!(
             judged(3761).state,
@@ -216,16 +214,16 @@ mod tests {
 
     #[test]
     fn a_threshold_below_the_period_does_not_make_a_cluster_flap() {
-        let judged = health(Some(&agent(0, "True")), 60, &settings(Grace::NONE), at(63));
+        let judged = health(Some(&agent(0, "True")), 60, THRESHOLD, &Grace::NONE, at(63));
         assert_eq!(judged.state, Healthy::Healthy);
     }
 
     #[test]
     fn an_unhealthy_api_server_is_told_apart_from_silence() {
-        let judged = health(Some(&agent(0, "False")), 15, &settings(Grace::NONE), at(1));
+        let judged = health(Some(&agent(0, "False")), 15, THRESHOLD, &Grace::NONE, at(1));
         assert_eq!(judged.state, Healthy::Unhealthy { error: "probe".into() });
         assert_eq!(
-            health(None, 15, &settings(Grace::NONE), at(1)).state,
+            health(None, 15, THRESHOLD, &Grace::NONE, at(1)).state,
             Healthy::NotReported
         );
     }
@@ -238,7 +236,7 @@ mod tests {
             previous_renewed: Some(at(100)),
             ..Grace::NONE
         };
-        let judged = |last, now| health(Some(&agent(last, "True")), 20, &settings(grace), at(now)).state;
+        let judged = |last, now| health(Some(&agent(last, "True")), 20, THRESHOLD, &grace, at(now)).state;
         assert_eq!(judged(95, 1022), Healthy::Healthy, "fresh then, so it has until 1022");
         assert_eq!(judged(95, 1023), Healthy::HeartbeatLost { last: at(95) });
         assert_eq!(

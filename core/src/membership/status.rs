@@ -96,7 +96,9 @@ pub fn judge(
     let agent = status.agent(&AgentType::MemberAgent).cloned();
     // Nothing is said about the health of a cluster that has never spoken.
     if agent.is_some() || find(&status.conditions, member_cluster::Healthy::TYPE).is_some() {
-        let health = heartbeat::health(agent.as_ref(), mc.spec.heartbeat_period_seconds, settings, now);
+        let period = mc.spec.heartbeat_period_seconds;
+        let threshold = settings.unhealthy_threshold;
+        let health = heartbeat::health(agent.as_ref(), period, threshold, &settings.grace, now);
         conditions::set(&mut status.conditions, &health.state, generation, now);
         look_again = health.look_again;
     }

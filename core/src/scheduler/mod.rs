@@ -20,6 +20,7 @@ mod plan;
 pub mod plugins;
 mod property;
 mod reconcile;
+mod schedule;
 mod selector;
 mod status;
 #[cfg(test)]
@@ -28,10 +29,10 @@ mod trigger;
 mod wake;
 mod world;
 
-pub use cycle::schedule;
 pub use decisions::{DECISIONS_MAX, UNSELECTED_MAX};
 pub use plan::{Create, Patch, Plan, Problem, Unschedule};
 pub use property::{BadName, Property, RESOURCE_PREFIX, Usage};
+pub use schedule::schedule;
 pub use selector::{BadSelector, Selector};
 pub use trigger::{binding_wakes, snapshot_wakes};
 pub use wake::{Change, Interest, Watchers};

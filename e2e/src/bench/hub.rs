@@ -16,6 +16,9 @@ use crate::binaries;
 use crate::cluster::ports;
 use crate::fleet::Fleet;
 
+/// How long a cluster of a run may take before the run says that it is stuck.
+pub(super) const STUCK: Duration = Duration::from_secs(10);
+
 /// A fleet whose hub agent runs.
 pub struct Hub {
     /// The fleet.
@@ -45,7 +48,7 @@ impl Hub {
             format!("--metrics-bind-address=127.0.0.1:{metrics}"),
             // As installed, not in the haste of tests.
             "--cluster-unhealthy-threshold=3m".to_owned(),
-            format!("--update-run-stuck-threshold={}s", super::runs::STUCK.as_secs()),
+            format!("--update-run-stuck-threshold={}s", STUCK.as_secs()),
         ];
         agents::start_hub_agent(fleet, &helm, HUB_AGENT, &args).await?;
         super::progress("hub-agent runs");

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::application::{Application, State, is};
 use super::figures::Row;
 use super::hub::Hub;
+use super::simulated::STAGE;
 use super::times::times;
 use super::{Part, Settings};
 
@@ -23,10 +24,6 @@ type Run = <ClusterScoped as Scope>::UpdateRun;
 type Strategy = <ClusterScoped as Scope>::UpdateStrategy;
 type Approval = <ClusterScoped as Scope>::ApprovalRequest;
 
-/// The label that says in which stage a cluster is.
-pub(super) const STAGE: &str = "bench-stage";
-/// How long a cluster may take before the run says that it is stuck.
-pub const STUCK: Duration = Duration::from_secs(10);
 /// What follows at once (statuses, Events) is done by then.
 const AFTERMATH: Duration = Duration::from_secs(2);
 

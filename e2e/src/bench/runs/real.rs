@@ -6,9 +6,9 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::super::figures::{Aim, Row, percentile};
-use super::super::hub::Hub;
+use super::super::hub::{Hub, STUCK};
 use super::super::{progress, writes};
-use super::{AFTERMATH, Runs, STAGE, STUCK, approval, has_begun, has_succeeded, is_progressing, placed, row, stage};
+use super::{AFTERMATH, Runs, STAGE, approval, has_begun, has_succeeded, is_progressing, placed, row, stage};
 use crate::agents::member_agent;
 
 const ROUNDS: usize = 5;

@@ -45,6 +45,8 @@ pub(super) const ACCOUNT: &str = "simulated-members";
 const LABEL: &str = "simulated";
 /// Their names begin with that.
 const PREFIX: &str = "sim-";
+/// The label that says in which stage a cluster is.
+pub(super) const STAGE: &str = "bench-stage";
 /// The stages of update runs that they are in, one after the other.
 pub const STAGES: [&str; 3] = ["first", "second", "third"];
 /// MemberClusters created at once.
@@ -234,7 +236,7 @@ impl Members {
         let identity = json!({"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE});
         let spec = json!({"identity": identity, "heartbeatPeriodSeconds": HEARTBEAT.as_secs()});
         stream::iter(range.map(|n| {
-            let labels = json!({LABEL: "yes", super::runs::STAGE: STAGES[n % STAGES.len()]});
+            let labels = json!({LABEL: "yes", STAGE: STAGES[n % STAGES.len()]});
             let metadata = json!({"name": format!("{PREFIX}{n:05}"), "labels": labels});
             let object = json!({"metadata": metadata, "spec": spec.clone()});
             let api = api.clone();
