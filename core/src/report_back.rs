@@ -98,7 +98,7 @@ pub fn source<B>(bindings: impl IntoIterator<Item = B>, look: impl Fn(&B) -> (&O
 
 /// The status that an object has on the member.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct ObjectStatus {
     /// The object, here and there.
     pub object: ObjectId,
     /// Its status there.
@@ -108,7 +108,7 @@ pub struct Report {
 /// What a Work says about objects that the placement selects. Nothing while it is not applied as it is; nothing about
 /// what comes out of an envelope, since the hub has no such object; nothing about kinds whose status is about the
 /// cluster that serves them; of a namespaced placement nothing about objects elsewhere, whatever its status lists.
-pub fn reports(work: &Work, selected: &[ResourceIdentifier], within: Option<&str>) -> Vec<Report> {
+pub fn reports(work: &Work, selected: &[ResourceIdentifier], within: Option<&str>) -> Vec<ObjectStatus> {
     let Some(status) = &work.status else { return Vec::new() };
     let generation = work.metadata.generation.unwrap_or_default();
     let enveloped = work
@@ -129,7 +129,7 @@ pub fn reports(work: &Work, selected: &[ResourceIdentifier], within: Option<&str
         }
         let shown = entry.back_reported_status.as_ref()?.observed_status.as_ref()?;
         let status = shown.to_value().get("status").filter(|s| s.is_object())?.clone();
-        Some(Report { object, status })
+        Some(ObjectStatus { object, status })
     });
     entries.collect()
 }

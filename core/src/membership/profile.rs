@@ -24,12 +24,12 @@ pub enum Export {
         release: bool,
     },
     /// There must be a profile that says this.
-    Ensure(Box<Wanted>),
+    Ensure(Box<ProfileContent>),
 }
 
 /// What a profile should say.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct ProfileContent {
     /// The MemberCluster lacks the finalizer, which comes first.
     pub add_finalizer: bool,
     /// `spec.displayName`; manager and label are constants.
@@ -97,7 +97,7 @@ pub fn export(mc: Option<&MemberCluster>, threshold: SignedDuration, grace: &Gra
             .collect(),
     });
     let (health, look_again) = health(mc, threshold, grace, now);
-    Export::Ensure(Box::new(Wanted {
+    Export::Ensure(Box::new(ProfileContent {
         add_finalizer: !held,
         display_name: mc.metadata.name.clone().unwrap_or_default(),
         facts,
@@ -161,7 +161,7 @@ mod tests {
         mc
     }
 
-    fn wanted(mc: &MemberCluster, now: i64) -> Wanted {
+    fn wanted(mc: &MemberCluster, now: i64) -> ProfileContent {
         match export(Some(mc), THRESHOLD, &Grace::NONE, at(now)) {
             Export::Ensure(wanted) => *wanted,
             other => panic!("{other:?}"),

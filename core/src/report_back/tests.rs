@@ -149,7 +149,7 @@ fn selected(work: &Work) -> Vec<ResourceIdentifier> {
 fn what_the_member_says_of_selected_objects_is_reported() {
     let work = work();
     let said = reports(&work, &selected(&work), None);
-    let expected = Report {
+    let expected = ObjectStatus {
         object: ObjectId {
             group: "apps".into(),
             version: "v1".into(),

@@ -9,7 +9,7 @@ pub mod resource;
 
 /// An old snapshot, or a group of them, as far as pruning goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct OldSnapshot {
     /// Its index.
     pub index: u64,
     /// Whether a binding names it.
@@ -20,7 +20,7 @@ pub struct Held {
 ///
 /// The oldest go first. One that a binding names is kept beyond the limit, and goes with the event that releases it: so
 /// this is asked again whenever a binding moves on, not only when something is created.
-pub fn surplus(held: &[Held], limit: usize, creating: bool) -> Vec<u64> {
+pub fn surplus(held: &[OldSnapshot], limit: usize, creating: bool) -> Vec<u64> {
     let mut held = held.to_vec();
     held.sort_by_key(|held| held.index);
     let surplus = (held.len() + usize::from(creating)).saturating_sub(limit.max(1));
@@ -40,7 +40,7 @@ mod tests {
         let held = |uses: &[bool]| -> Vec<_> {
             uses.iter()
                 .zip(0..)
-                .map(|(in_use, index)| Held { index, in_use: *in_use })
+                .map(|(in_use, index)| OldSnapshot { index, in_use: *in_use })
                 .collect()
         };
         for (uses, limit, creating, expected) in [

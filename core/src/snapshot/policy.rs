@@ -6,7 +6,7 @@ use fleet_api::names::{self, PlacementKey};
 use fleet_api::placement::{PlacementPolicy, PlacementType};
 use fleet_api::{annotations, labels};
 
-use super::{Held, surplus};
+use super::{OldSnapshot, surplus};
 
 /// One of a placement's policy snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub fn plan(
     };
     let held: Vec<_> = others()
         .filter_map(|s| {
-            Some(Held {
+            Some(OldSnapshot {
                 index: s.index?,
                 in_use: s.in_use,
             })

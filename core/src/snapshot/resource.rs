@@ -9,7 +9,7 @@ use fleet_api::{annotations, labels};
 use jiff::Timestamp;
 
 use super::delay::{self, Decision, Flags};
-use super::{Held, surplus};
+use super::{OldSnapshot, surplus};
 
 /// The most that the objects of one snapshot have together, unless one alone has more.
 pub const CHUNK_BYTES_MAX: usize = 800 * 1024;
@@ -250,7 +250,7 @@ fn old_groups(existing: &[Existing], current: u64, limit: usize, in_use: &dyn Fn
     indexes.dedup();
     let held: Vec<_> = indexes
         .iter()
-        .map(|index| Held {
+        .map(|index| OldSnapshot {
             index: *index,
             in_use: in_use(*index),
         })

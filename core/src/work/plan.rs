@@ -33,7 +33,7 @@ pub struct Owner<'a> {
 
 /// A Work as it should be.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct WantedWork {
     /// Its name.
     pub name: String,
     /// Labels that it has to carry; others stay.
@@ -54,7 +54,7 @@ pub struct Wanted {
 #[derive(Debug, Clone)]
 pub struct Patch {
     /// What it should be.
-    pub wanted: Wanted,
+    pub wanted: WantedWork,
     /// Labels or annotations differ.
     pub metadata: bool,
     /// Manifests differ.
@@ -74,7 +74,7 @@ pub struct Patch {
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     /// Works to create.
-    pub creates: Vec<Wanted>,
+    pub creates: Vec<WantedWork>,
     /// Works to change.
     pub patches: Vec<Patch>,
     /// Works to delete, once the writes above are answered.
@@ -122,7 +122,7 @@ pub fn plan(owner: &Owner<'_>, rendering: &Rendering, existing: &[Existing]) -> 
                 continue;
             }
         };
-        let wanted = Wanted::new(owner, piece, found.map(|work| work.name.clone()));
+        let wanted = WantedWork::new(owner, piece, found.map(|work| work.name.clone()));
         kept.insert(wanted.name.clone());
         taken_over.extend(piece.objects.iter().map(|object| (object, wanted.name.clone())));
         match found {
@@ -249,7 +249,7 @@ pub fn list_hash<T: serde::Serialize>(list: &[T]) -> String {
     names::sha256_hex(json)
 }
 
-impl Wanted {
+impl WantedWork {
     fn new(owner: &Owner<'_>, piece: &Piece, name: Option<String>) -> Self {
         let mut labels = owner_labels(owner);
         labels.insert(labels::PARENT_RESOURCE_SNAPSHOT_INDEX.into(), owner.index.into());
@@ -318,7 +318,7 @@ pub(super) fn owner_labels(owner: &Owner<'_>) -> BTreeMap<String, String> {
 }
 
 impl Patch {
-    fn between(existing: &Existing, wanted: Wanted) -> Option<Self> {
+    fn between(existing: &Existing, wanted: WantedWork) -> Option<Self> {
         let has = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
             want.iter().all(|(key, value)| have.get(key) == Some(value))
         };

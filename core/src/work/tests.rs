@@ -103,7 +103,7 @@ fn owner<'a>(placement: &'a PlacementKey, spec: &'a BindingSpec) -> Owner<'a> {
 }
 
 /// What the API server has after the plan was carried out.
-fn stored(wanted: &Wanted) -> Existing {
+fn stored(wanted: &WantedWork) -> Existing {
     let json = wanted.to_json("fleet-member-c1", true).unwrap();
     let work: Work = json.parse().unwrap();
     assert_eq!(

@@ -11,7 +11,7 @@ use fleet_api::{
 };
 use fleet_core::membership::{
     heartbeat::{self, Grace},
-    profile::{Export, Facts, Wanted, export},
+    profile::{Export, Facts, ProfileContent, export},
 };
 use fleet_runtime::{
     Key,
@@ -189,7 +189,7 @@ async fn release(ctx: &Context, member: &Key) -> Result<(), Error> {
 }
 
 /// Creates the profile or takes it back to what it should say.
-async fn ensure(ctx: &Context, member: &Key, wanted: &Wanted) -> Result<(), Error> {
+async fn ensure(ctx: &Context, member: &Key, wanted: &ProfileContent) -> Result<(), Error> {
     let key = ctx.key(member);
     let make = || {
         let as_it_should = ctx.profiles.get(&key).is_some_and(|profile| {
@@ -224,7 +224,7 @@ async fn ensure(ctx: &Context, member: &Key, wanted: &Wanted) -> Result<(), Erro
 
 fn status(
     before: &ClusterProfileStatus,
-    wanted: &Wanted,
+    wanted: &ProfileContent,
     generation: i64,
     now: jiff::Timestamp,
 ) -> ClusterProfileStatus {

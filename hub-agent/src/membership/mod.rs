@@ -53,12 +53,12 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) results: Results,
-    pub(crate) seen: Arc<Mutex<HashMap<Key, Seen>>>,
+    pub(crate) seen: Arc<Mutex<HashMap<Key, MemberMemory>>>,
 }
 
 /// What was seen of a member that its objects no longer tell.
 #[derive(Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct MemberMemory {
     /// The uid of the InternalMemberCluster that the MemberCluster was last judged by.
     internal: Option<String>,
     /// Its namespace was going: once it is not there any more, it is gone.
@@ -266,7 +266,7 @@ fn member_changed(change: &Change<MemberCluster>) -> Option<Key> {
 
 impl Context {
     /// Changes what is remembered of a member.
-    fn remember(&self, key: &Key, change: impl FnOnce(&mut Seen)) {
+    fn remember(&self, key: &Key, change: impl FnOnce(&mut MemberMemory)) {
         change(self.seen.lock().entry(key.clone()).or_default());
     }
 

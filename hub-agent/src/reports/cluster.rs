@@ -47,7 +47,7 @@ const REPAIR: Backoff = Backoff {
 };
 
 /// The writer of one session.
-pub(super) struct Cluster {
+pub(super) struct ClusterReports {
     shared: Arc<Shared>,
     live: Arc<Live>,
     out: Outgoing,
@@ -63,7 +63,7 @@ enum Next {
     At(Instant),
 }
 
-impl Cluster {
+impl ClusterReports {
     pub(super) fn new(shared: Arc<Shared>, live: Arc<Live>, out: Outgoing) -> Arc<Self> {
         Arc::new(Self {
             imc: imc_key(&live.cluster),

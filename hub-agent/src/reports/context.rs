@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::cluster::Cluster;
+use super::cluster::ClusterReports;
 use crate::channel::{Live, Outgoing, Shared};
 
 /// What every report of a session needs.
@@ -10,5 +10,5 @@ pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
     pub(super) live: Arc<Live>,
     pub(super) out: Outgoing,
-    pub(super) cluster: Arc<Cluster>,
+    pub(super) cluster: Arc<ClusterReports>,
 }

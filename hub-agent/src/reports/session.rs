@@ -6,7 +6,7 @@ use fleet_core::session::{Answer, Outcome};
 use fleet_proto::convert::{FromMember, MemberMessage, RejectCode};
 
 use super::{
-    cluster::Cluster,
+    cluster::ClusterReports,
     context::Context,
     events,
     labels::fill_labels,
@@ -20,7 +20,7 @@ pub(crate) struct SessionReports {
     live: Arc<Live>,
     out: Outgoing,
     platform_labels: BTreeMap<String, String>,
-    cluster: Arc<Cluster>,
+    cluster: Arc<ClusterReports>,
     queue: Reports,
     /// The last sequence numbers of agent status and properties.
     last: [u64; 2],
@@ -28,7 +28,7 @@ pub(crate) struct SessionReports {
 
 impl Messages for SessionReports {
     fn open(shared: &Arc<Shared>, live: &Arc<Live>, out: &Outgoing, labels: BTreeMap<String, String>) -> Self {
-        let cluster = Cluster::new(shared.clone(), live.clone(), out.clone());
+        let cluster = ClusterReports::new(shared.clone(), live.clone(), out.clone());
         let context = Context {
             shared: shared.clone(),
             live: live.clone(),

@@ -47,12 +47,12 @@ pub(crate) type Rollout<S> = Stage<S, RolloutMemory>;
 #[derive(Default)]
 pub(crate) struct RolloutMemory {
     /// Bindings that have to wait: since when, why, and what was said.
-    held: Mutex<HashMap<Key, Held>>,
+    held: Mutex<HashMap<Key, HeldBinding>>,
     /// When the texts of a placement's bindings were last written.
     said_at: Mutex<HashMap<Key, Instant>>,
 }
 
-struct Held {
+struct HeldBinding {
     since: Instant,
     why: Blocked,
     /// The text, and the generation of the binding that it was said of: whoever changes the binding makes it worth saying
@@ -232,7 +232,7 @@ async fn hold<S: Scope>(ctx: &Rollout<S>, key: &Key, plan: &core::Plan) -> Resul
             held.remove(&name);
             continue;
         };
-        let entry = held.entry(name.clone()).or_insert_with(|| Held {
+        let entry = held.entry(name.clone()).or_insert_with(|| HeldBinding {
             since: now,
             why: why.clone(),
             said: None,

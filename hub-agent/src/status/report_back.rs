@@ -16,7 +16,7 @@ use fleet_api::{
     raw::RawJson,
 };
 use fleet_core::{
-    report_back::{self, Obstacle, PERMITTED, Report},
+    report_back::{self, ObjectStatus, Obstacle, PERMITTED},
     selection::ObjectId,
     work::content_hash,
 };
@@ -155,7 +155,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &BackReporter<S>, key: &Key) -> Result<N
 }
 
 /// What the placement's only cluster says about the objects that it selects.
-fn reports<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &S::Placement) -> Vec<Report> {
+fn reports<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &S::Placement) -> Vec<ObjectStatus> {
     let bindings = ctx.family.bindings_of.get(key);
     let Some(binding) = report_back::source(&bindings, |binding| (binding.meta(), binding.spec())) else {
         return Vec::new();
@@ -177,7 +177,7 @@ fn reports<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &S::Placement) -> 
 async fn one<S: Scope>(
     ctx: &Pipeline<S>,
     placement: &Key,
-    report: &Report,
+    report: &ObjectStatus,
     before: Option<&LastReport>,
 ) -> Result<Option<LastReport>, Error> {
     let (user, writer) = (&ctx.shared.user, &ctx.shared.writer);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fleet_api::{annotations, cluster::AgentType, names::ClusterName, placement::Scope};
-use fleet_core::work::{Agent, Failure, Patch, Plan, Wanted, starts_with_finalizer};
+use fleet_core::work::{Agent, Failure, Patch, Plan, WantedWork, starts_with_finalizer};
 use fleet_runtime::Key;
 use futures::future::join_all;
 use kube::ResourceExt as _;
@@ -52,7 +52,7 @@ async fn create<S: Scope>(
     ctx: &Pipeline<S>,
     placement: &Key,
     cluster: &ClusterName,
-    wanted: &Wanted,
+    wanted: &WantedWork,
 ) -> Result<(), Refusal> {
     let namespace = cluster.namespace();
     let key = in_namespace(&namespace, &wanted.name);

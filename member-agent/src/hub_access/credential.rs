@@ -82,13 +82,13 @@ pub enum TokenSource {
         /// The Secret's name.
         name: String,
         /// What it held last.
-        held: watch::Sender<Option<Held>>,
+        held: watch::Sender<Option<StoredToken>>,
     },
 }
 
 /// What the Secret held when it was last read.
 #[derive(Clone)]
-pub struct Held {
+pub struct StoredToken {
     /// The token.
     pub token: Arc<str>,
     /// The Secret's namespace.
@@ -130,7 +130,7 @@ impl TokenSource {
     }
 
     /// What the Secret holds, and what it will hold; nothing if the token is not in a Secret.
-    pub(super) fn held(&self) -> Option<watch::Receiver<Option<Held>>> {
+    pub(super) fn held(&self) -> Option<watch::Receiver<Option<StoredToken>>> {
         match self {
             Self::File(_) => None,
             Self::Secret { held, .. } => Some(held.subscribe()),
@@ -138,7 +138,7 @@ impl TokenSource {
     }
 
     /// What has just been written to the Secret, before its watch says so.
-    pub(super) fn put(&self, new: Held) {
+    pub(super) fn put(&self, new: StoredToken) {
         if let Self::Secret { held, .. } = self {
             held.send_replace(Some(new));
         }
@@ -164,7 +164,7 @@ impl TokenSource {
                     tracing::warn!(secret, "the token secret was deleted; its last token is kept");
                     continue;
                 };
-                let Some(new) = Held::of(&now) else {
+                let Some(new) = StoredToken::of(&now) else {
                     tracing::warn!(secret, "the token data is missing or empty");
                     continue;
                 };
@@ -182,7 +182,7 @@ impl TokenSource {
     }
 }
 
-impl Held {
+impl StoredToken {
     fn of(secret: &Secret) -> Option<Self> {
         let data = secret.data.as_ref()?.get(TOKEN_KEY)?;
         let token = std::str::from_utf8(&data.0).ok()?.trim();

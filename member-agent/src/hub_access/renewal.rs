@@ -26,7 +26,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::credential::{Held, TOKEN_KEY, TokenSource};
+use super::credential::{StoredToken, TOKEN_KEY, TokenSource};
 use crate::measures::Measures;
 
 const FIELD_MANAGER: &str = "member-agent";
@@ -144,7 +144,7 @@ impl Renewal {
     }
 
     /// The next token, which is in the Secret and in use when this returns.
-    async fn renew(&self, claims: &Claims, current: &Held) -> Result<(Arc<str>, Claims), Error> {
+    async fn renew(&self, claims: &Claims, current: &StoredToken) -> Result<(Arc<str>, Claims), Error> {
         let no_answer = || "no answer".to_owned();
         let accounts = Api::<ServiceAccount>::namespaced(self.hub.clone(), &claims.namespace);
         let request = TokenRequest {
@@ -179,7 +179,7 @@ impl Renewal {
         let stored = timeout(PATIENCE, secrets.patch(&current.name, &params, &patch)).await;
         let stored = stored.map_err(|_| Error::NotStored(no_answer()))?;
         let stored = stored.map_err(|error| Error::NotStored(logs::chain(&error).to_string()))?;
-        self.source.put(Held {
+        self.source.put(StoredToken {
             token: token.clone(),
             version: stored.resource_version().unwrap_or_default(),
             ..current.clone()

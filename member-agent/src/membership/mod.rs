@@ -32,7 +32,7 @@ pub struct Imc {
     /// Its generation.
     pub generation: i64,
     /// What the hub asks.
-    pub wanted: Wanted,
+    pub wanted: WantedState,
     /// How often to say that we are alive.
     pub period: Duration,
     /// Where the channel is.
@@ -45,7 +45,7 @@ pub struct Imc {
 
 /// What the hub asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedState {
     /// Belong to the fleet.
     Join,
     /// Leave the fleet.
@@ -56,7 +56,7 @@ pub enum Wanted {
 
 /// What is known of the InternalMemberCluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum KnownImc {
     /// The hub has not been read yet.
     NotYet,
     /// The hub was read, and there is none.
@@ -65,7 +65,7 @@ pub enum Seen {
     Present(Arc<Imc>),
 }
 
-impl Seen {
+impl KnownImc {
     /// The InternalMemberCluster, if there is one.
     pub fn imc(&self) -> Option<&Arc<Imc>> {
         match self {
@@ -87,9 +87,9 @@ impl From<&InternalMemberCluster> for Imc {
             annotations.get(key).filter(|value| !value.is_empty()).cloned()
         };
         let wanted = match &object.spec.state {
-            ClusterState::Join => Wanted::Join,
-            ClusterState::Leave => Wanted::Leave,
-            ClusterState::Unknown(word) => Wanted::Unknown(word.to_string()),
+            ClusterState::Join => WantedState::Join,
+            ClusterState::Leave => WantedState::Leave,
+            ClusterState::Unknown(word) => WantedState::Unknown(word.to_string()),
         };
         // The schema says 1 to 600; a hub without it must not make us beat without a pause, or never.
         let seconds = object.spec.heartbeat_period_seconds.clamp(1, 600);
@@ -133,22 +133,22 @@ enum Stance {
     Unchanged,
 }
 
-fn stance(seen: &Seen, barred: Option<&Barred>) -> Stance {
+fn stance(seen: &KnownImc, barred: Option<&Barred>) -> Stance {
     match seen {
-        Seen::NotYet => Stance::Unchanged,
-        Seen::Absent => Stance::Pause,
-        Seen::Present(imc) => match &imc.wanted {
-            Wanted::Join if barred.is_some_and(|barred| barred.imc_uid == imc.uid) => Stance::Pause,
-            Wanted::Join => Stance::Join(imc.clone()),
-            Wanted::Leave => Stance::Leave(imc.clone()),
-            Wanted::Unknown(_) => Stance::Unchanged,
+        KnownImc::NotYet => Stance::Unchanged,
+        KnownImc::Absent => Stance::Pause,
+        KnownImc::Present(imc) => match &imc.wanted {
+            WantedState::Join if barred.is_some_and(|barred| barred.imc_uid == imc.uid) => Stance::Pause,
+            WantedState::Join => Stance::Join(imc.clone()),
+            WantedState::Leave => Stance::Leave(imc.clone()),
+            WantedState::Unknown(_) => Stance::Unchanged,
         },
     }
 }
 
 /// Opens and closes the gate as the hub asks, for ever.
 pub async fn run(
-    mut seen: Receiver<Seen>,
+    mut seen: Receiver<KnownImc>,
     mut barred: Receiver<Option<Barred>>,
     applier: Arc<dyn Applier>,
     phase: Sender<Phase>,
@@ -157,7 +157,7 @@ pub async fn run(
         let next = stance(&seen.borrow_and_update(), barred.borrow_and_update().as_ref());
         let next = match next {
             Stance::Unchanged => {
-                if let Some(Wanted::Unknown(state)) = seen.borrow().imc().map(|imc| &imc.wanted) {
+                if let Some(WantedState::Unknown(state)) = seen.borrow().imc().map(|imc| &imc.wanted) {
                     tracing::warn!(
                         state,
                         "The hub asks for a state that this agent does not know: nothing is done"
@@ -215,7 +215,7 @@ impl Imc {
         Self {
             uid: uid.into(),
             generation,
-            wanted: Wanted::Join,
+            wanted: WantedState::Join,
             period: Duration::from_mins(1),
             endpoint: None,
             ca: None,

@@ -6,8 +6,8 @@ use tokio::sync::{Notify, watch as channel};
 use super::*;
 use crate::applier::Known;
 
-fn present(uid: &str, generation: i64, wanted: Wanted) -> Seen {
-    Seen::Present(Arc::new(Imc {
+fn present(uid: &str, generation: i64, wanted: WantedState) -> KnownImc {
+    KnownImc::Present(Arc::new(Imc {
         wanted,
         ..Imc::for_tests(uid, generation)
     }))
@@ -19,22 +19,22 @@ fn every_state_has_its_stance() {
         imc_uid: "u".into(),
         why: "fenced".into(),
     };
-    let join = present("u", 1, Wanted::Join);
-    let Seen::Present(imc) = &join else { unreachable!() };
-    assert_eq!(stance(&Seen::NotYet, None), Stance::Unchanged);
-    assert_eq!(stance(&Seen::Absent, None), Stance::Pause);
+    let join = present("u", 1, WantedState::Join);
+    let KnownImc::Present(imc) = &join else { unreachable!() };
+    assert_eq!(stance(&KnownImc::NotYet, None), Stance::Unchanged);
+    assert_eq!(stance(&KnownImc::Absent, None), Stance::Pause);
     assert_eq!(stance(&join, None), Stance::Join(imc.clone()));
     assert_eq!(stance(&join, Some(&barred)), Stance::Pause);
     assert!(matches!(
-        stance(&present("new", 1, Wanted::Join), Some(&barred)),
+        stance(&present("new", 1, WantedState::Join), Some(&barred)),
         Stance::Join(_)
     ));
     assert!(matches!(
-        stance(&present("u", 2, Wanted::Leave), Some(&barred)),
+        stance(&present("u", 2, WantedState::Leave), Some(&barred)),
         Stance::Leave(_)
     ));
     assert_eq!(
-        stance(&present("u", 2, Wanted::Unknown("Pause".into())), None),
+        stance(&present("u", 2, WantedState::Unknown("Pause".into())), None),
         Stance::Unchanged
     );
 }
@@ -70,25 +70,25 @@ impl Applier for Slow {
 
 #[tokio::test]
 async fn leaving_waits_for_the_round_in_flight() {
-    let (seen, seen_rx) = channel::channel(Seen::NotYet);
+    let (seen, seen_rx) = channel::channel(KnownImc::NotYet);
     let (barred, barred_rx) = channel::channel(None);
     let (phase, mut phases) = channel::channel(Phase::Idle);
     let applier = Arc::new(Slow::default());
     tokio::spawn(run(seen_rx, barred_rx, applier.clone(), phase));
 
-    seen.send_replace(present("u", 1, Wanted::Join));
+    seen.send_replace(present("u", 1, WantedState::Join));
     phases.changed().await.unwrap();
     assert!(matches!(&*phases.borrow_and_update(), Phase::Joined(imc) if imc.generation == 1));
     assert_eq!(applier.opened.load(Ordering::SeqCst), 1);
 
-    seen.send_replace(present("u", 2, Wanted::Unknown("Pause".into())));
+    seen.send_replace(present("u", 2, WantedState::Unknown("Pause".into())));
     tokio::task::yield_now().await;
     assert!(
         !phases.has_changed().unwrap(),
         "a state that nobody knows changes nothing"
     );
 
-    seen.send_replace(present("u", 3, Wanted::Leave));
+    seen.send_replace(present("u", 3, WantedState::Leave));
     applier.closing.notified().await;
     tokio::task::yield_now().await;
     assert!(!phases.has_changed().unwrap(), "a round is still in flight");
@@ -98,10 +98,10 @@ async fn leaving_waits_for_the_round_in_flight() {
 
     // The MemberCluster is created anew: another membership, without a restart.
     applier.finished.notify_one();
-    seen.send_replace(Seen::Absent);
+    seen.send_replace(KnownImc::Absent);
     phases.changed().await.unwrap();
     assert_eq!(*phases.borrow_and_update(), Phase::Idle);
-    seen.send_replace(present("v", 1, Wanted::Join));
+    seen.send_replace(present("v", 1, WantedState::Join));
     phases.changed().await.unwrap();
     assert!(matches!(&*phases.borrow_and_update(), Phase::Joined(imc) if imc.uid == "v"));
 

@@ -12,7 +12,7 @@ use fleet_runtime::{
 use kube::{Api, Client};
 use tokio::sync::watch::Sender;
 
-use super::{Imc, Seen};
+use super::{Imc, KnownImc};
 use crate::measures::Measures;
 
 /// Before the MemberCluster exists the hub refuses us, and somebody waits for us to notice that it does.
@@ -48,7 +48,7 @@ pub async fn watch(store: Store<InternalMemberCluster>, hub: Client, era: Era, c
 pub async fn follow(
     store: Store<InternalMemberCluster>,
     cluster: ClusterName,
-    seen: Sender<Seen>,
+    seen: Sender<KnownImc>,
     check: Check,
     measures: Measures,
 ) {
@@ -56,9 +56,9 @@ pub async fn follow(
     let (mut changes, mut state) = (store.subscribe(), store.state());
     loop {
         let new = match store.get(&key) {
-            Some(object) => Seen::Present(Arc::new(Imc::from(&*object))),
-            None if store.is_synced() => Seen::Absent,
-            None => Seen::NotYet,
+            Some(object) => KnownImc::Present(Arc::new(Imc::from(&*object))),
+            None if store.is_synced() => KnownImc::Absent,
+            None => KnownImc::NotYet,
         };
         seen.send_if_modified(|known| {
             let differs = *known != new;
@@ -72,14 +72,14 @@ pub async fn follow(
         measures.hub_watch(doing == State::Watching);
         match (reason(&doing, &cluster), &*seen.borrow()) {
             (Some(reason), _) => check.not_ready(reason),
-            (None, Seen::NotYet) => check.not_ready("reading the InternalMemberCluster"),
-            (None, Seen::Absent) => check.not_ready(format!("there is no MemberCluster {cluster} on the hub")),
-            (None, Seen::Present(_)) => check.ready(),
+            (None, KnownImc::NotYet) => check.not_ready("reading the InternalMemberCluster"),
+            (None, KnownImc::Absent) => check.not_ready(format!("there is no MemberCluster {cluster} on the hub")),
+            (None, KnownImc::Present(_)) => check.ready(),
         }
         tokio::select! {
             _ = changes.next() => {}
             Ok(()) = state.changed() => {}
-            () = store.synced(), if matches!(*seen.borrow(), Seen::NotYet) => {}
+            () = store.synced(), if matches!(*seen.borrow(), KnownImc::NotYet) => {}
         }
     }
 }
@@ -101,16 +101,16 @@ fn reason(state: &State, cluster: &ClusterName) -> Option<String> {
     }
 }
 
-fn log(before: &Seen, now: &Seen, cluster: &ClusterName) {
+fn log(before: &KnownImc, now: &KnownImc, cluster: &ClusterName) {
     match (before.imc(), now) {
-        (None, Seen::Present(imc)) => {
+        (None, KnownImc::Present(imc)) => {
             tracing::info!(member = %cluster, uid = imc.uid, state = ?imc.wanted, "Read the InternalMemberCluster");
         }
-        (Some(old), Seen::Present(imc)) if old.uid != imc.uid => {
+        (Some(old), KnownImc::Present(imc)) if old.uid != imc.uid => {
             tracing::info!(member = %cluster, uid = imc.uid, "The InternalMemberCluster is a new one");
         }
-        (Some(_), Seen::Absent) => tracing::warn!(member = %cluster, "The InternalMemberCluster is gone"),
-        (None, Seen::Absent) => tracing::info!(member = %cluster, "There is no MemberCluster on the hub yet"),
+        (Some(_), KnownImc::Absent) => tracing::warn!(member = %cluster, "The InternalMemberCluster is gone"),
+        (None, KnownImc::Absent) => tracing::info!(member = %cluster, "There is no MemberCluster on the hub yet"),
         _ => {}
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use kube::core::ObjectMeta;
 
     use super::*;
-    use crate::membership::Wanted;
+    use crate::membership::WantedState;
 
     fn imc(uid: &str, version: u64, state: ClusterState) -> InternalMemberCluster {
         let metadata = ObjectMeta {
@@ -144,17 +144,17 @@ mod tests {
     #[tokio::test]
     async fn presence_absence_and_another_uid_are_told_apart() {
         let (store, health) = (store(), Health::default());
-        let (sender, mut seen) = tokio::sync::watch::channel(Seen::NotYet);
+        let (sender, mut seen) = tokio::sync::watch::channel(KnownImc::NotYet);
         let cluster: ClusterName = "east".parse().unwrap();
         let measures = Measures::new(&Metrics::new());
         tokio::spawn(follow(store.clone(), cluster, sender, health.check("hub"), measures));
         tokio::task::yield_now().await;
-        assert_eq!(*seen.borrow(), Seen::NotYet);
+        assert_eq!(*seen.borrow(), KnownImc::NotYet);
 
         store.feed(Event::Restarted);
         store.feed(Event::ListDone { version: 1 });
         seen.changed().await.unwrap();
-        assert_eq!(*seen.borrow_and_update(), Seen::Absent);
+        assert_eq!(*seen.borrow_and_update(), KnownImc::Absent);
         assert!(health.report().1.contains("there is no MemberCluster east on the hub"));
 
         store.feed(Event::Applied(imc("u1", 2, ClusterState::Join)));
@@ -162,7 +162,7 @@ mod tests {
         let first = seen.borrow_and_update().imc().unwrap().clone();
         assert_eq!(
             (first.uid.as_str(), &first.wanted, first.period.as_secs()),
-            ("u1", &Wanted::Join, 1)
+            ("u1", &WantedState::Join, 1)
         );
         assert!(store.all()[0].status.is_none(), "nobody reads the status");
 
@@ -173,13 +173,13 @@ mod tests {
 
         store.feed(Event::deleted(&imc("u1", 4, ClusterState::Join)));
         seen.changed().await.unwrap();
-        assert_eq!(*seen.borrow_and_update(), Seen::Absent);
+        assert_eq!(*seen.borrow_and_update(), KnownImc::Absent);
         store.feed(Event::Applied(imc("u2", 5, ClusterState::from("Pause"))));
         seen.changed().await.unwrap();
         let last = seen.borrow_and_update().imc().unwrap().clone();
         assert_eq!(
             (last.uid.as_str(), &last.wanted),
-            ("u2", &Wanted::Unknown("Pause".into()))
+            ("u2", &WantedState::Unknown("Pause".into()))
         );
     }
 }

@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Collected, Provider, Recorder, Report};
+use super::{ClusterReport, Collected, Provider, Recorder};
 use crate::outgoing::said;
 
 /// How long a start, and a collection, may take.
@@ -75,7 +75,7 @@ impl Collector {
     }
 
     /// Collects once.
-    pub async fn collect(&mut self) -> Report {
+    pub async fn collect(&mut self) -> ClusterReport {
         while self.tasks.try_join_next().is_some() {}
         let started = self.started.borrow().clone();
         let mut report = self.call(started.as_ref()).await;
@@ -84,14 +84,14 @@ impl Collector {
         report
     }
 
-    async fn call(&mut self, started: Option<&ProviderStarted>) -> Report {
+    async fn call(&mut self, started: Option<&ProviderStarted>) -> ClusterReport {
         let provider = match (&self.provider, started) {
             (Some(provider), Some(ProviderStarted::Started)) => provider.clone(),
             _ => self.built_in.clone(),
         };
         let Ok(permit) = self.free.clone().try_acquire_owned() else {
             tracing::warn!("Too many calls to the property provider are running");
-            return Report::failed(&CollectionSucceeded::TooManyCalls);
+            return ClusterReport::failed(&CollectionSucceeded::TooManyCalls);
         };
         let (sender, answer) = oneshot::channel::<Collected>();
         let asked = provider.clone();
@@ -107,11 +107,11 @@ impl Collector {
             tracing::warn!(hindrance, "The property provider does not respond in time");
             (self.record)(Event::ProviderTimedOut);
             return match hindrance {
-                Some(hindrance) => Report::failed(&CollectionSucceeded::TimedOut.with_detail(hindrance)),
-                None => Report::failed(&CollectionSucceeded::TimedOut),
+                Some(hindrance) => ClusterReport::failed(&CollectionSucceeded::TimedOut.with_detail(hindrance)),
+                None => ClusterReport::failed(&CollectionSucceeded::TimedOut),
             };
         };
-        Report {
+        ClusterReport {
             collected: Some(collected),
             conditions: vec![said(&CollectionSucceeded::Collected)],
         }

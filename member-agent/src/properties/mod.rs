@@ -1,7 +1,7 @@
 //! What this cluster says about itself: properties, resources, namespaces.
 //!
 //! ```text
-//! nodes, pods, namespaces ──watch──► Cluster (running sums) ──► provider ──► Report ──► session
+//! nodes, pods, namespaces ──watch──► Cluster (running sums) ──► provider ──► ClusterReport ──► session
 //! ```
 //!
 //! Changes of nodes, capacity and namespaces are reported at once, at most one report a second; what is available goes
@@ -91,14 +91,14 @@ impl Collected {
 
 /// What is reported about the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct ClusterReport {
     /// None if collecting failed: what was reported before stays.
     pub collected: Option<Collected>,
     /// About the collection.
     pub conditions: Vec<ReportedCondition>,
 }
 
-impl Report {
+impl ClusterReport {
     /// Whether the two differ at most in the times of their observations.
     pub fn same_content(&self, other: &Self) -> bool {
         let timeless = |report: &Self| {
@@ -157,7 +157,7 @@ pub async fn run(
     changed: Arc<Notify>,
     beat: Arc<Notify>,
     clock: Clock,
-    report: watch::Sender<Option<Arc<Report>>>,
+    report: watch::Sender<Option<Arc<ClusterReport>>>,
 ) {
     let mut cadence = Cadence::default();
     cadence.changed(Change::Structural);

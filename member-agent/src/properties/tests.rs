@@ -262,12 +262,12 @@ fn only_times_are_no_content() {
             available: BTreeMap::new(),
             observation_time: Some(Time(Timestamp::from_second(second).unwrap())),
         });
-        Report {
+        ClusterReport {
             collected: Some(collected),
             conditions: vec![said(&CollectionSucceeded::Collected)],
         }
     };
     assert!(report("1", 1).same_content(&report("1", 2)));
     assert!(!report("1", 1).same_content(&report("2", 1)));
-    assert!(!report("1", 1).same_content(&Report::failed(&CollectionSucceeded::TimedOut)));
+    assert!(!report("1", 1).same_content(&ClusterReport::failed(&CollectionSucceeded::TimedOut)));
 }

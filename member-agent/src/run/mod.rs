@@ -35,7 +35,7 @@ use crate::{
         settings::{Identity as HubIdentity, Settings},
     },
     measures::Measures,
-    membership::{self, Seen},
+    membership::{self, KnownImc},
     options::Options,
     outgoing::Outgoing,
     properties::Identity,
@@ -111,7 +111,7 @@ pub async fn run(
     } else {
         lease::always(&stop)
     };
-    let (seen_sender, seen) = watch::channel(Seen::NotYet);
+    let (seen_sender, seen) = watch::channel(KnownImc::NotYet);
     let store = membership::store();
     store.show_in(metrics.dump());
     let hub_watch = store.state();

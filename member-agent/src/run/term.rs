@@ -20,7 +20,7 @@ use crate::{
     applier::{Applier, Applying},
     hub_access::{credential::Credential, settings::Settings},
     measures::Measures,
-    membership::{self, Phase, Seen},
+    membership::{self, KnownImc, Phase},
     options::Options,
     outgoing::Outgoing,
     properties::{self, Azure, BuiltIn, Cluster, Collector, Identity, PriceFile, Provider, Version, health},
@@ -38,7 +38,7 @@ pub(super) struct Member {
     pub(super) era: Era,
     pub(super) identity: Identity,
     pub(super) instance_id: String,
-    pub(super) seen: watch::Receiver<Seen>,
+    pub(super) seen: watch::Receiver<KnownImc>,
     pub(super) hub_watch: watch::Receiver<cache::State>,
     pub(super) outgoing: Arc<Outgoing>,
     pub(super) applier: Arc<Applying>,
@@ -128,7 +128,7 @@ impl Member {
     }
 }
 
-async fn follow_period(mut seen: watch::Receiver<Seen>, period: watch::Sender<Duration>) {
+async fn follow_period(mut seen: watch::Receiver<KnownImc>, period: watch::Sender<Duration>) {
     loop {
         period.send_replace(seen.borrow_and_update().period());
         if seen.changed().await.is_err() {

@@ -42,9 +42,9 @@ use crate::{
         settings::{Settings, Trust},
     },
     measures::Measures,
-    membership::{Barred, Phase, Seen},
+    membership::{Barred, KnownImc, Phase},
     outgoing::Outgoing,
-    properties::Report,
+    properties::ClusterReport,
 };
 
 /// A session that lasted so long was no failure when it ended.
@@ -67,7 +67,7 @@ pub struct Context {
     /// This process.
     pub instance_id: String,
     /// What the hub asks.
-    pub seen: watch::Receiver<Seen>,
+    pub seen: watch::Receiver<KnownImc>,
     /// What we do about it.
     pub phase: watch::Receiver<Phase>,
     /// How this cluster's API server is.
@@ -75,7 +75,7 @@ pub struct Context {
     /// How the watch of what the hub asks is doing.
     pub hub_watch: watch::Receiver<cache::State>,
     /// What this cluster says about itself.
-    pub properties: watch::Receiver<Option<Arc<Report>>>,
+    pub properties: watch::Receiver<Option<Arc<ClusterReport>>>,
     /// Told with every heartbeat.
     pub beat: Arc<Notify>,
     /// What is to be said.
@@ -217,10 +217,10 @@ impl Context {
             ..
         } = &*self.settings;
         let told_where = channel.is_some() && (channel_ca.is_some() || *trust == Trust::Anything);
-        let hopeless = |seen: &Seen| match seen {
-            Seen::NotYet => !told_where,
-            Seen::Absent => true,
-            Seen::Present(_) => false,
+        let hopeless = |seen: &KnownImc| match seen {
+            KnownImc::NotYet => !told_where,
+            KnownImc::Absent => true,
+            KnownImc::Present(_) => false,
         };
         if hopeless(&self.seen.borrow_and_update()) {
             self.check.not_ready("waiting for the InternalMemberCluster on the hub");

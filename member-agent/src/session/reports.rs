@@ -17,7 +17,7 @@ use crate::{
     measures::Measures,
     membership::{Imc, Phase},
     outgoing::{Outgoing, said},
-    properties::Report,
+    properties::ClusterReport,
 };
 
 /// Without any change, properties are said again with every so many heartbeats, so that their times do not grow old.
@@ -47,7 +47,7 @@ pub(super) struct Reports {
     clock: Clock,
     phase: Phase,
     health: Option<Healthy>,
-    properties: Option<Arc<Report>>,
+    properties: Option<Arc<ClusterReport>>,
     /// What was put last.
     said: Said,
     /// The hub has taken ApplierStopped for this version.
@@ -64,7 +64,7 @@ pub(super) struct Reports {
 #[derive(Debug, Default)]
 struct Said {
     agent: Option<(AgentReport, Joined)>,
-    properties: Option<(Version, Arc<Report>)>,
+    properties: Option<(Version, Arc<ClusterReport>)>,
     stopped: Option<Version>,
 }
 
@@ -120,7 +120,7 @@ impl Reports {
         self.update();
     }
 
-    pub(super) fn set_properties(&mut self, properties: Option<Arc<Report>>) {
+    pub(super) fn set_properties(&mut self, properties: Option<Arc<ClusterReport>>) {
         self.properties = properties;
         self.update();
     }

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{Context, connect::Link, end::End, heartbeat::Beats, reports::Reports};
-use crate::membership::{Phase, Seen, Wanted};
+use crate::membership::{KnownImc, Phase, WantedState};
 
 /// The pace at which we may send, and what is on the way.
 struct Window {
@@ -86,7 +86,7 @@ pub(super) async fn converse(context: &mut Context, reports: &mut Reports, link:
     reports.say_again();
     context.applier.resend_for(accept);
     loop {
-        if let Seen::Absent = *context.seen.borrow_and_update() {
+        if let KnownImc::Absent = *context.seen.borrow_and_update() {
             return End::Gone;
         }
         beats.set_period(context.seen.borrow().period(), Instant::now());
@@ -208,12 +208,12 @@ impl Context {
     /// Whether heartbeats are due: while the cluster belongs to the fleet or is leaving, and while we cannot know.
     fn is_beating(&self, reports: &Reports) -> bool {
         match &*self.seen.borrow() {
-            Seen::NotYet => true,
-            Seen::Absent => false,
-            Seen::Present(imc) => match imc.wanted {
-                Wanted::Join => true,
-                Wanted::Leave => !reports.has_left(imc),
-                Wanted::Unknown(_) => *self.phase.borrow() != Phase::Idle,
+            KnownImc::NotYet => true,
+            KnownImc::Absent => false,
+            KnownImc::Present(imc) => match imc.wanted {
+                WantedState::Join => true,
+                WantedState::Leave => !reports.has_left(imc),
+                WantedState::Unknown(_) => *self.phase.borrow() != Phase::Idle,
             },
         }
     }

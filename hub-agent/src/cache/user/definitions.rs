@@ -49,12 +49,12 @@ struct Subresources {
 #[derive(Clone, Debug, Default, Deserialize)]
 struct DefinitionStatus {
     /// `null` at first.
-    conditions: Option<Vec<Said>>,
+    conditions: Option<Vec<DefinitionCondition>>,
 }
 
 /// A condition; a definition's may lack what others have.
 #[derive(Clone, Debug, Deserialize)]
-struct Said {
+struct DefinitionCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
@@ -63,7 +63,8 @@ struct Said {
 impl Definition {
     /// What the hub serves because of it, and whether with a status of its own.
     pub(super) fn kinds(&self) -> Vec<(Gvk, bool)> {
-        let established = |condition: &Said| condition.type_ == "Established" && condition.status == "True";
+        let established =
+            |condition: &DefinitionCondition| condition.type_ == "Established" && condition.status == "True";
         if self.metadata.deletion_timestamp.is_some() || !self.status.conditions.iter().flatten().any(established) {
             return Vec::new();
         }

@@ -11,10 +11,10 @@ use fleet_core::{
 };
 use serde_json::json;
 
-use super::Cluster;
+use super::ClusterReports;
 use crate::writer::{Edit, Failure, ToDo};
 
-impl Cluster {
+impl ClusterReports {
     /// Whether the MemberCluster has an entry of this agent.
     pub(super) fn has_entry(&self) -> bool {
         let mc = self.shared.deps.members.get(&self.member);

@@ -13,7 +13,7 @@ use fleet_core::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::Cluster;
+use super::ClusterReports;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -49,7 +49,7 @@ pub(super) struct Plan {
     pub(super) read_again: bool,
 }
 
-impl Cluster {
+impl ClusterReports {
     /// What to do about the newest reports and beats, given the object as it is. `live`: it was just read.
     pub(super) fn plan(&self, imc: &InternalMemberCluster, live: bool) -> Plan {
         let deps = &self.shared.deps;

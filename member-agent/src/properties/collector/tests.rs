@@ -55,7 +55,7 @@ fn collector(provider: Option<Arc<Scripted>>) -> (Collector, Arc<Mutex<Vec<Event
     )
 }
 
-fn short(report: &Report) -> String {
+fn short(report: &ClusterReport) -> String {
     let words: Vec<String> = report
         .conditions
         .iter()

@@ -3,7 +3,7 @@ use fleet_runtime::metrics::Metrics;
 use jiff::Timestamp;
 
 use super::*;
-use crate::{membership::Wanted, properties::Collected};
+use crate::{membership::WantedState, properties::Collected};
 
 struct Scene {
     reports: Reports,
@@ -82,16 +82,16 @@ fn joined(uid: &str, generation: i64) -> Phase {
 
 fn stopped(uid: &str, generation: i64) -> Phase {
     let imc = Imc {
-        wanted: Wanted::Leave,
+        wanted: WantedState::Leave,
         ..Imc::for_tests(uid, generation)
     };
     Phase::Stopped(Arc::new(imc))
 }
 
-fn report(nodes: &str, second: i64) -> Arc<Report> {
+fn report(nodes: &str, second: i64) -> Arc<ClusterReport> {
     let mut collected = Collected::default();
     collected.set("nodes", nodes, Timestamp::from_second(second).unwrap());
-    Arc::new(Report {
+    Arc::new(ClusterReport {
         collected: Some(collected),
         conditions: vec![],
     })

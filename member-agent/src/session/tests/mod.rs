@@ -12,18 +12,18 @@ use self::hub::{Certificates, Hub, PATIENCE, proxy, slow_line};
 use super::*;
 use crate::{
     applier::{Applier, Known},
-    membership::{Imc, Wanted},
+    membership::{Imc, WantedState},
     properties::Collected,
 };
 
 /// A member's session with everything around it in the test's hands.
 struct Member {
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<KnownImc>,
     phase: watch::Sender<Phase>,
     health: watch::Sender<Option<Healthy>>,
     hub_watch: watch::Sender<cache::State>,
     outgoing: Arc<Outgoing>,
-    properties: watch::Sender<Option<Arc<Report>>>,
+    properties: watch::Sender<Option<Arc<ClusterReport>>>,
     barred: watch::Receiver<Option<Barred>>,
     ready: Health,
     metrics: Metrics,
@@ -55,8 +55,8 @@ impl Member {
         };
         let settings = Settings::read(environment, false, false).unwrap();
         let credential = Credential::new(&settings.identity);
-        let imc = Arc::new(imc(1, Wanted::Join, port, ca));
-        let (seen, seen_rx) = watch::channel(Seen::Present(imc.clone()));
+        let imc = Arc::new(imc(1, WantedState::Join, port, ca));
+        let (seen, seen_rx) = watch::channel(KnownImc::Present(imc.clone()));
         let (phase, phase_rx) = watch::channel(Phase::Joined(imc));
         let (health, health_rx) = watch::channel(Some(Healthy::Healthy));
         let (hub_watch, hub_watch_rx) = watch::channel(cache::State::Watching);
@@ -110,7 +110,7 @@ impl Member {
     }
 }
 
-fn imc(generation: i64, wanted: Wanted, port: u16, ca: &str) -> Imc {
+fn imc(generation: i64, wanted: WantedState, port: u16, ca: &str) -> Imc {
     use base64::{Engine, engine::general_purpose::STANDARD};
     Imc {
         wanted,
@@ -121,14 +121,14 @@ fn imc(generation: i64, wanted: Wanted, port: u16, ca: &str) -> Imc {
     }
 }
 
-fn report(nodes: &str) -> Arc<Report> {
+fn report(nodes: &str) -> Arc<ClusterReport> {
     let mut collected = Collected::default();
     collected.set(
         "nodes",
         nodes,
         jiff::Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1),
     );
-    Arc::new(Report {
+    Arc::new(ClusterReport {
         collected: Some(collected),
         conditions: vec![],
     })
@@ -234,10 +234,10 @@ async fn leaving_ends_in_silence() {
     let ca = member.seen.borrow().imc().unwrap().clone();
     let leave = Arc::new(Imc {
         generation: 2,
-        wanted: Wanted::Leave,
+        wanted: WantedState::Leave,
         ..(*ca).clone()
     });
-    member.seen.send_replace(Seen::Present(leave.clone()));
+    member.seen.send_replace(KnownImc::Present(leave.clone()));
     member.phase.send_replace(Phase::Stopped(leave));
     let stopped = peer.report().await;
     assert!(matches!(
@@ -265,14 +265,14 @@ async fn leaving_ends_in_silence() {
     assert!(timeout(Duration::from_millis(2500), silent).await.is_err());
 
     // The namespace goes: the session ends and nobody knocks until there is a new membership.
-    member.seen.send_replace(Seen::Absent);
+    member.seen.send_replace(KnownImc::Absent);
     member.phase.send_replace(Phase::Idle);
     assert!(hub.is_alone(Duration::from_secs(1)).await);
     let again = Arc::new(Imc {
         uid: "v".into(),
         ..(*ca).clone()
     });
-    member.seen.send_replace(Seen::Present(again.clone()));
+    member.seen.send_replace(KnownImc::Present(again.clone()));
     member.phase.send_replace(Phase::Joined(again));
     let mut peer = hub.peer().await;
     peer.accept(2).await;
@@ -384,8 +384,8 @@ async fn a_false_hub_never_sees_a_credential() {
 
     // The hub announces its real endpoint: no waiting.
     let mut hub = Hub::listen(&real).await;
-    let next = Arc::new(imc(1, Wanted::Join, hub.address.port(), &real.ca_pem));
-    member.seen.send_replace(Seen::Present(next));
+    let next = Arc::new(imc(1, WantedState::Join, hub.address.port(), &real.ca_pem));
+    member.seen.send_replace(KnownImc::Present(next));
     let mut peer = hub.peer().await;
     peer.accept(1).await;
     member.wait_ready(true).await;
@@ -488,7 +488,7 @@ async fn another_period_takes_effect_at_once() {
         period: Duration::from_mins(10),
         ..(*before).clone()
     };
-    member.seen.send_replace(Seen::Present(Arc::new(slow)));
+    member.seen.send_replace(KnownImc::Present(Arc::new(slow)));
     let mut peer = hub.peer().await;
     peer.accept(1).await;
     assert!(matches!(peer.next().await.body, MemberMessage::Heartbeat));
@@ -496,7 +496,7 @@ async fn another_period_takes_effect_at_once() {
         let message = peer.report().await;
         peer.ack(&message, Outcome::Unchanged).await;
     }
-    member.seen.send_replace(Seen::Present(before));
+    member.seen.send_replace(KnownImc::Present(before));
     let beat = timeout(Duration::from_secs(3), peer.next())
         .await
         .expect("within the new period");
