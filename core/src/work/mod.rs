@@ -20,12 +20,14 @@ mod render;
 mod status;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 pub use answer::{Batch, is_answered};
 pub use existing::Existing;
 pub use failure::{Failure, Recovery, Shown};
 pub use group::{Group, Snapshot, Stored};
-pub use plan::{Owner, Patch, Plan, WantedWork, list_hash, plan};
+pub use plan::{Plan, plan};
 pub use removal::{Agent, Removal, is_synced_without_snapshot, removal, starts_with_finalizer};
 pub use render::{MANIFESTS_BYTES_MAX, Piece, Rendering, content_hash, render};
 pub use status::{ContentClock, DETAILS_MAX, Progress, Subject, View, binding_status, is_interim};
+pub use wanted::{Owner, Patch, WantedWork, list_hash};
