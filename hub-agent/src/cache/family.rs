@@ -19,7 +19,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Client, Resource, ResourceExt, core::object::HasSpec as _};
 
 pub(crate) use super::beside;
-use super::{overrides::OverrideStores, runs::UpdateStores, watched};
+pub(super) use super::watched;
+use super::{overrides::OverrideStores, runs::UpdateStores};
 
 /// The stores of one scope. Cheap to clone.
 #[derive(Clone)]
