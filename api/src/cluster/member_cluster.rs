@@ -84,6 +84,17 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
+impl Taint {
+    /// The taint that `kubectl fleet drain` sets and `uncordon` takes off, as KubeFleet's plugin calls it.
+    pub fn cordon() -> Self {
+        Self {
+            key: "cordon-key".to_owned(),
+            value: "cordon-value".to_owned(),
+            effect: TaintEffect::NoSchedule,
+        }
+    }
+}
+
 open_enum! {
     /// What a taint does to placements that do not tolerate it.
     TaintEffect {
