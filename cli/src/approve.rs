@@ -3,23 +3,21 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use fleet_api::{
     conditions::{self, approval_request::Approved},
     names::Scope,
     placement::{ApprovalRequest, ApprovalRequestStatus, ClusterApprovalRequest},
 };
-use jiff::{SignedDuration, Timestamp};
-use kube::{
-    Client,
-    api::{Api, ApiResource, DynamicObject, PostParams},
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use tokio::time::Instant;
+
+use crate::{
+    hub::{Hub, Named, Part, Unchanged},
+    old,
+    terminal::{log, now},
 };
-
-use crate::clusters;
-
-/// How often a write is tried that somebody else's write came before.
-const ATTEMPTS: usize = 5;
-const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
 /// Approve what an update run waits for
 #[derive(Debug, clap::Args)]
@@ -42,14 +40,8 @@ pub(crate) struct Args {
     #[arg(long, alias = "hubClusterContext")]
     hub_cluster_context: Option<String>,
     /// How long to try
-    #[arg(long, default_value = "5m", value_parser = timeout)]
+    #[arg(long, default_value = "5m", value_parser = old::timeout)]
     timeout: Duration,
-}
-
-fn timeout(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<SignedDuration>().ok();
-    let positive = parsed.and_then(|duration| Duration::try_from(duration).ok());
-    positive.ok_or_else(|| "want a duration, such as 5m".to_owned())
 }
 
 /// The request that somebody approves.
@@ -96,51 +88,23 @@ impl Target {
         }
     }
 
-    fn api(&self, hub: Client) -> Api<DynamicObject> {
-        match &self.namespace {
-            None => Api::all_with(hub, &ApiResource::erase::<ClusterApprovalRequest>(&())),
-            Some(namespace) => Api::namespaced_with(hub, namespace, &ApiResource::erase::<ApprovalRequest>(&())),
-        }
-    }
-
-    async fn approve(&self, hub: Client) -> Result<()> {
-        let api = self.api(hub);
-        despite_conflicts(async || {
-            let mut request = api
-                .get(&self.name)
-                .await
-                .map_err(|error| Failure::Reading(said(error)))?;
-            approve(&mut request, self.scope(), crate::now()).map_err(Failure::Other)?;
-            // As a whole: who may only "update" the status may approve, whatever roles were made for.
-            let answer = api.replace_status(&self.name, &PostParams::default(), &request).await;
-            answer.map(drop).map_err(|error| match error {
-                kube::Error::Api(status) if status.code == 409 => Failure::Conflict(anyhow!(status.message.clone())),
-                error => Failure::Other(said(error)),
-            })
+    async fn approve(&self, hub: &Hub) -> Result<()> {
+        let named = Named {
+            namespace: self.namespace.as_deref(),
+            name: &self.name,
+        };
+        let scope = self.scope();
+        let change = |request: &mut DynamicObject| approve(request, scope, now()).map(|()| true);
+        let written = match scope {
+            Scope::Cluster => hub.change::<ClusterApprovalRequest>(named, Part::Status, change).await,
+            Scope::Namespaced => hub.change::<ApprovalRequest>(named, Part::Status, change).await,
+        };
+        written.map(drop).map_err(|unchanged| match unchanged {
+            Unchanged::Unread(problem) => {
+                anyhow::Error::from(problem).context(format!("failed to get {}", self.title()))
+            }
+            unchanged => unchanged.into(),
         })
-        .await
-        .map_err(|failure| match failure {
-            Failure::Reading(error) => error.context(format!("failed to get {}", self.title())),
-            Failure::Conflict(error) | Failure::Other(error) => error,
-        })
-        .with_context(|| format!("failed to approve {}", self.title()))
-    }
-}
-
-/// Why a request is not approved.
-#[derive(Debug)]
-enum Failure {
-    Reading(anyhow::Error),
-    /// Somebody wrote to it in between.
-    Conflict(anyhow::Error),
-    Other(anyhow::Error),
-}
-
-/// An API server's answer in its own words.
-fn said(error: kube::Error) -> anyhow::Error {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => anyhow!(status.message.clone()),
-        error => error.into(),
     }
 }
 
@@ -157,29 +121,12 @@ fn approve(request: &mut DynamicObject, scope: Scope, now: Timestamp) -> Result<
     Ok(())
 }
 
-async fn despite_conflicts(attempt: impl AsyncFn() -> Result<(), Failure>) -> Result<(), Failure> {
-    for _ in 1..ATTEMPTS {
-        match attempt().await {
-            Err(Failure::Conflict(_)) => tokio::time::sleep(BETWEEN_ATTEMPTS).await,
-            answer => return answer,
-        }
-    }
-    attempt().await
-}
-
 pub(crate) async fn run(args: Args) -> Result<()> {
     let target = Target::new(&args)?;
-    let approving = async {
-        let hub = clusters::connect(args.hub_cluster_context.as_deref()).await;
-        let hub = hub.context("failed to create hub cluster client")?;
-        target.approve(hub.client).await
-    };
-    let answer = tokio::time::timeout(args.timeout, approving).await;
-    answer.unwrap_or_else(|_| {
-        let late = Err(anyhow!("context deadline exceeded"));
-        late.with_context(|| format!("failed to approve {}", target.title()))
-    })?;
-    crate::log(&format!("{} approved successfully", target.title()));
+    let hub = Hub::connect(args.hub_cluster_context.as_deref()).await?;
+    let approved = old::in_time(Instant::now() + args.timeout, target.approve(&hub)).await;
+    approved.with_context(|| format!("failed to approve {}", target.title()))?;
+    log(&format!("{} approved successfully", target.title()));
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Clients for kubeconfig contexts, by kubectl's own rules (`KUBECONFIG` may list several files).
 
+use std::{ffi::OsStr, time::Duration};
+
 use anyhow::{Context, Result};
 use kube::{
     Client, Config,
@@ -15,20 +17,25 @@ pub(crate) struct Cluster {
     pub(crate) ca: Option<String>,
 }
 
+/// How long a connection to an API server may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The cluster of `context`; the current context if there is none.
 pub(crate) async fn connect(context: Option<&str>) -> Result<Cluster> {
+    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
     let kubeconfig =
-        Kubeconfig::read().context("cannot read the kubeconfig (set KUBECONFIG, or create ~/.kube/config)")?;
+        kubeconfig(&listed).context("cannot read the kubeconfig (set KUBECONFIG, or create ~/.kube/config)")?;
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .with_context(|| match context {
             Some(name) => format!("cannot use context {name:?} (`kubectl config get-contexts` lists them)"),
             None => "cannot use the current context".to_owned(),
         })?;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let ca = config
         .root_cert
@@ -36,6 +43,25 @@ pub(crate) async fn connect(context: Option<&str>) -> Result<Cluster> {
         .map(|all| all.iter().map(|der| pem(der)).collect());
     let client = Client::try_from(config).with_context(|| format!("cannot reach {server}"))?;
     Ok(Cluster { client, server, ca })
+}
+
+/// The files of a list, the first counts; the home file without one. As for kubectl, a file of a list may be absent.
+fn kubeconfig(listed: &OsStr) -> Result<Kubeconfig> {
+    let paths: Vec<_> = std::env::split_paths(listed)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    if paths.is_empty() {
+        return Ok(Kubeconfig::read()?);
+    }
+    let mut merged = None;
+    for path in paths.iter().filter(|path| path.exists()) {
+        let next = Kubeconfig::read_from(path)?;
+        merged = Some(match merged {
+            None => next,
+            Some(before) => Kubeconfig::merge(before, next)?,
+        });
+    }
+    merged.with_context(|| format!("none of the files of KUBECONFIG exists: {}", listed.display()))
 }
 
 fn pem(der: &[u8]) -> String {
@@ -52,6 +78,36 @@ fn pem(der: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    fn file(context: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: {context}\ncontexts: [{{ name: {context}, context: {{ cluster: c, \
+             user: u }} }}]\n"
+        )
+    }
+
+    #[test]
+    fn several_files_are_one_the_first_says_the_context_and_absent_ones_do_not_matter() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
+        for name in ["one", "two"] {
+            std::fs::write(path(name), file(name)).expect("it can be written");
+        }
+        let list = std::env::join_paths([path("absent"), path("one"), path("two")]).expect("a list");
+        let merged = kubeconfig(&list).expect("two files are there");
+        assert_eq!(merged.current_context.as_deref(), Some("one"));
+        let contexts: Vec<_> = merged.contexts.iter().map(|context| context.name.as_str()).collect();
+        assert_eq!(contexts, ["one", "two"]);
+        let absent = kubeconfig(path("absent").as_os_str()).expect_err("nothing is there");
+        assert!(
+            absent
+                .to_string()
+                .starts_with("none of the files of KUBECONFIG exists: "),
+            "{absent}"
+        );
+    }
+
     #[test]
     fn certificates_are_wrapped_as_pem() {
         let text = super::pem(&[7; 100]);

@@ -1,14 +1,43 @@
-//! `kubectl fleet`: join clusters to the fleet, approve what update runs wait for. Data goes to stdout, everything else to
-//! stderr.
+//! `kubectl fleet`: join clusters to the fleet, drain them and take them back, approve what update runs wait for. Data goes
+//! to stdout, everything else to stderr.
+//!
+//! One file is one command. They share:
+//!
+//! | what | in |
+//! |---|---|
+//! | kubeconfig and contexts | `clusters` |
+//! | requests to the hub: pages, watches, conflicts | `hub` |
+//! | errors, and the right that is missing | `problem`, `rights` |
+//! | tables and JSON | `output` |
+//! | the exit status | `exit` |
+//! | what KubeFleet's plugin has too | `old` |
 
 mod approve;
 mod clusters;
+mod cordon;
+mod drain;
+mod draincluster;
+mod evictions;
+mod exit;
+mod hub;
 mod join;
+mod old;
+mod output;
+mod problem;
+mod rights;
+mod terminal;
+#[cfg(test)]
+mod testing;
+mod uncordon;
+mod uncordoncluster;
+mod version;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{CommandFactory as _, Parser, Subcommand};
-use jiff::{Timestamp, Zoned};
+
+use exit::Exit;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -26,65 +55,71 @@ struct Args {
 enum Command {
     /// Let a cluster join the fleet: identity, MemberCluster and the member's configuration in one go
     Join(join::Args),
+    /// Take all placements off a member cluster, and say what holds it up
+    Drain(drain::Args),
+    /// Take a drained member cluster back
+    Uncordon(uncordon::Args),
     /// Approve what an update run waits for
     Approve(approve::Args),
+    /// Drain a member cluster with the lines of KubeFleet's plugin
+    #[command(name = "draincluster")]
+    DrainCluster(draincluster::Args),
+    /// Take the cordon off with the lines of KubeFleet's plugin
+    #[command(name = "uncordoncluster")]
+    UncordonCluster(uncordoncluster::Args),
+    /// Say which version this is
+    Version,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     // The only provider compiled in; installing it twice is the only way to fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let is_known = std::env::args().nth(1).is_some_and(|word| word == APPROVE);
-    match Args::try_parse() {
-        Ok(Args { command }) => match command {
-            Command::Join(args) => match join::run(args).await {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("Error: {error:#}");
-                    ExitCode::FAILURE
-                }
-            },
-            Command::Approve(args) => match approve::run(args).await {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => refuse(&format!("{error:#}")),
-            },
-        },
-        Err(error) if is_known && error.use_stderr() => {
+    let word = std::env::args().nth(1).unwrap_or_default();
+    let old = old::COMMANDS.into_iter().find(|name| *name == word);
+    let command = match (Args::try_parse(), old) {
+        (Ok(Args { command }), _) => command,
+        (Err(error), Some(name)) if error.use_stderr() => {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
-            refuse(first.trim_start_matches("error: "))
+            return old::refuse(first.trim_start_matches("error: "), help(name).as_deref());
         }
-        Err(error) => error.exit(),
+        (Err(error), _) => {
+            // Nowhere to say it is no reason to say it otherwise.
+            let _ = error.print();
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            return exit.into();
+        }
+    };
+    match (run(command).await, old) {
+        (Ok(exit), _) => exit.into(),
+        (Err(error), Some(name)) => old::refuse(&format!("{error:#}"), help(name).as_deref()),
+        (Err(error), None) => {
+            terminal::note(&format!("Error: {error:#}"));
+            problem::exit_of(&error).into()
+        }
     }
 }
 
-/// The command whose lines scripts know from KubeFleet's plugin.
-const APPROVE: &str = "approve";
+async fn run(command: Command) -> Result<Exit> {
+    match command {
+        Command::Join(args) => join::run(args).await?,
+        Command::Drain(args) => return drain::run(args).await,
+        Command::Uncordon(args) => return uncordon::run(args).await,
+        Command::Approve(args) => approve::run(args).await?,
+        Command::DrainCluster(args) => draincluster::run(args).await?,
+        Command::UncordonCluster(args) => uncordoncluster::run(args).await?,
+        Command::Version => version::print(),
+    }
+    Ok(Exit::Done)
+}
 
-/// How KubeFleet's plugin ends when it fails.
-fn refuse(error: &str) -> ExitCode {
-    eprintln!("Error: {error}");
+/// How a command is used.
+fn help(name: &str) -> Option<String> {
     let mut command = Args::command();
     command.build();
-    if let Some(command) = command.find_subcommand_mut(APPROVE) {
-        eprintln!("{}", command.render_help());
-    }
-    log(&format!("Error executing command: {error}"));
-    ExitCode::FAILURE
-}
-
-/// The time, as the API stores it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a command has no other clock; what decides gets the time passed in"
-)]
-fn now() -> Timestamp {
-    Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default()
-}
-
-/// A line with the time before it, as KubeFleet's plugin prints them.
-fn log(line: &str) {
-    eprintln!("{} {line}", Zoned::now().strftime("%Y/%m/%d %H:%M:%S"));
+    let command = command.find_subcommand_mut(name)?;
+    Some(command.render_help().to_string())
 }
 
 #[cfg(test)]

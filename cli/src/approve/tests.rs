@@ -1,6 +1,5 @@
-use std::cell::Cell;
-
 use clap::Parser as _;
+use fleet_testkit::Server;
 use serde_json::json;
 
 use super::*;
@@ -67,7 +66,7 @@ fn older_spellings_and_durations_are_understood() {
     let args = parsed("careq --name r --hub-cluster-context hub");
     assert_eq!(args.hub_cluster_context.as_deref(), Some("hub"));
     assert_eq!(args.timeout, Duration::from_mins(5));
-    assert!(timeout("-1s").is_err() && timeout("soon").is_err());
+    assert!(old::timeout("-1s").is_err() && old::timeout("soon").is_err());
 }
 
 fn request(status: &serde_json::Value) -> DynamicObject {
@@ -126,28 +125,23 @@ fn a_namespaced_request_has_words_of_its_own_and_others_conditions_stay() {
 }
 
 #[tokio::test]
-async fn a_write_of_somebody_else_is_no_failure_unless_it_never_ends() {
-    let tries = Cell::new(0);
-    let busy_until = |last: usize| {
-        let tries = &tries;
-        tries.set(0);
-        async move || {
-            tries.set(tries.get() + 1);
-            if tries.get() < last {
-                Err(Failure::Conflict(anyhow!("the object has been modified")))
-            } else {
-                Ok(())
-            }
-        }
+async fn what_is_approved_and_what_is_not_there_is_said_in_the_known_words() {
+    let server = Server::new();
+    let requests = "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/team/approvalrequests";
+    server.put(
+        &format!("{requests}/r"),
+        json!({ "spec": { "parentStageRollout": "r", "targetStage": "s" } }),
+    );
+    let hub = Hub::new(server.client());
+    let target = |name: &str| Target {
+        name: name.to_owned(),
+        namespace: Some("team".to_owned()),
     };
-    assert!(despite_conflicts(busy_until(ATTEMPTS)).await.is_ok());
-    assert_eq!(tries.get(), ATTEMPTS);
-    let failed = despite_conflicts(busy_until(ATTEMPTS + 1)).await;
-    assert!(matches!(failed, Err(Failure::Conflict(_))), "{failed:?}");
-    assert_eq!(tries.get(), ATTEMPTS);
-    let refused = despite_conflicts(async || {
-        tries.set(0);
-        Err(Failure::Other(anyhow!("forbidden")))
-    });
-    assert!(matches!(refused.await, Err(Failure::Other(_))));
+    target("r").approve(&hub).await.expect("it is approved");
+    assert_eq!(server.written(), [format!("PUT {requests}/r/status")]);
+    let stored = server.get(&format!("{requests}/r")).expect("it is there");
+    assert_eq!(stored["status"]["conditions"][0]["reason"], "ApprovalRequestApproved");
+    let error = target("none").approve(&hub).await.expect_err("it is not there");
+    let words = "failed to get ApprovalRequest \"none\" in namespace \"team\": no such object";
+    assert_eq!(format!("{error:#}"), words);
 }

@@ -1,0 +1,94 @@
+//! `kubectl fleet drain`: cordons a member cluster, takes every placement off that may go, and says what holds up the rest.
+
+mod evict;
+mod explain;
+mod finish;
+mod look;
+mod report;
+mod state;
+mod survey;
+mod work;
+
+use anyhow::Result;
+
+use crate::{
+    exit::Exit,
+    hub::Hub,
+    output::{self, Format},
+    terminal::{self, Say},
+};
+use report::Report;
+use state::{Cut, Drain, Options};
+
+/// Take all placements off a member cluster, and say what holds it up.
+///
+/// Cordons the cluster, so that nothing new is placed there, and asks the hub to evict each ClusterResourcePlacement.
+/// Disruption budgets are respected. What cannot be evicted (PickFixed placements, ResourcePlacements) is named. Running it
+/// again is harmless.
+///
+/// Exit status: 0 done, 1 error, 2 usage, 3 something is left, 4 refused, 124 timeout.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kubectl fleet drain east --dry-run\n  kubectl fleet drain east --wait --timeout 30m --cleanup\n  \
+                  kubectl fleet uncordon east"
+)]
+pub(crate) struct Args {
+    /// The member cluster
+    #[arg(value_name = "CLUSTER")]
+    cluster: String,
+    #[command(flatten)]
+    options: Options,
+    /// The kubeconfig context of the hub [default: the current one]
+    #[arg(long)]
+    hub_cluster_context: Option<String>,
+    /// How to print what became of the placements
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit> {
+    let Args {
+        cluster,
+        options,
+        hub_cluster_context,
+        output,
+    } = args;
+    let hub = Hub::connect(hub_cluster_context.as_deref()).await?;
+    let interrupted = async {
+        // Without signals there is nothing to wait for.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let (report, ended) = drain(&hub, &cluster, &options, interrupted, &terminal::note).await;
+    output::print(&report, output)?;
+    ended
+}
+
+/// What became of it, and how the command ends.
+async fn drain(
+    hub: &Hub,
+    cluster: &str,
+    options: &Options,
+    interrupted: impl Future<Output = ()>,
+    say: Say<'_>,
+) -> (Report, Result<Exit>) {
+    let mut drain = Drain::new(hub, cluster, options, say);
+    let (cut, failed) = tokio::select! {
+        worked = Box::pin(drain.work()) => (None, worked.err()),
+        () = tokio::time::sleep(options.timeout) => (Some(Cut::Timeout), None),
+        () = interrupted => (Some(Cut::Interrupted), None),
+    };
+    Box::pin(drain.finish(cut, failed.as_ref())).await;
+    let report = drain.report();
+    let exit = match (failed, cut) {
+        (Some(error), _) => return (report, Err(error)),
+        (None, Some(Cut::Timeout)) => Exit::TimedOut,
+        (None, _) if report.complete => Exit::Done,
+        (None, _) => Exit::Left,
+    };
+    (report, Ok(exit))
+}
+
+#[cfg(test)]
+mod tests;

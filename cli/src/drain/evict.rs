@@ -1,0 +1,190 @@
+//! Evictions of a drain: made, or found from an earlier one, and followed to their end.
+
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use fleet_api::{
+    conditions::{Words as _, eviction::Valid},
+    placement::{ClusterResourcePlacement, PlacementType},
+};
+use futures::{StreamExt as _, stream};
+
+use super::{
+    explain,
+    report::{HeldUp, Outcome},
+    state::{Drain, Key, TOGETHER},
+};
+use crate::{
+    evictions::{self, End, Eviction},
+    hub::News,
+    problem::Problem,
+    terminal::now,
+};
+
+impl Drain<'_> {
+    /// Asks the hub to take these off, and waits for its answers.
+    pub(super) async fn evict(&mut self, placements: Vec<String>) -> Result<()> {
+        let (hub, cluster) = (self.hub, self.cluster);
+        let is_here = |it: &Eviction| it.spec.cluster_name == cluster;
+        let listed = hub.list("", is_here).await?;
+        let mut version = listed.version;
+        let mut to_make = Vec::new();
+        for placement in self.without_fixed(placements).await? {
+            let found = listed
+                .items
+                .iter()
+                .find(|it| it.spec.placement_name == placement && self.serves(it));
+            match found.and_then(|it| it.metadata.name.clone()) {
+                // Another drain is at it, or one before was interrupted.
+                Some(name) => self.is_open(&placement, name),
+                None => to_make.push(placement),
+            }
+        }
+        self.create(to_make).await?;
+        while !self.open.is_empty() {
+            let mut waiting = None;
+            let heard = |news| {
+                waiting = self.heard(news);
+                match (&waiting, self.open.is_empty()) {
+                    (None, false) => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                }
+            };
+            hub.follow(&mut version, is_here, heard).await?;
+            if let Some(placement) = waiting {
+                self.say_waiting(&placement).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names those that stay because their policy names the cluster; the others are returned.
+    async fn without_fixed(&mut self, placements: Vec<String>) -> Result<Vec<String>, Problem> {
+        let hub = self.hub;
+        let read = async |name: String| {
+            let found = hub.find::<ClusterResourcePlacement>(&name).await;
+            found.map(|found| (name, found))
+        };
+        let mut others = Vec::new();
+        let mut found = stream::iter(placements).map(read).buffered(TOGETHER);
+        while let Some(found) = found.next().await {
+            let (name, placement) = found?;
+            if placement.is_some_and(|it| it.spec.placement_type() == PlacementType::PickFixed) {
+                let row = self.row(Key::of(&name));
+                (row.outcome, row.held_up_by) = (Outcome::Stays, vec![HeldUp::PickFixed]);
+            } else {
+                others.push(name);
+            }
+        }
+        Ok(others)
+    }
+
+    /// Whether an eviction that is there does what this drain wants.
+    fn serves(&self, eviction: &Eviction) -> bool {
+        let waits = evictions::view(eviction).wait.is_some();
+        evictions::end(eviction).is_none() && (waits || !self.options.wait)
+    }
+
+    fn is_open(&mut self, placement: &str, eviction: String) {
+        self.row(Key::of(placement)).eviction = Some(eviction.clone());
+        self.open.insert(eviction, placement.to_owned());
+    }
+
+    async fn create(&mut self, placements: Vec<String>) -> Result<()> {
+        let (hub, cluster) = (self.hub, self.cluster);
+        let wait = self.options.wait.then_some(self.options.timeout);
+        let create = async |placement: String| {
+            let made = evictions::create(hub, &placement, cluster, wait).await;
+            (placement, made)
+        };
+        let mut made = stream::iter(placements).map(create).buffered(TOGETHER);
+        while let Some((placement, made)) = made.next().await {
+            let error = match made {
+                Ok(eviction) => {
+                    let name = eviction.metadata.name.unwrap_or_default();
+                    self.made.insert(name.clone());
+                    self.is_open(&placement, name);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            // What is wrong with one placement does not keep the others.
+            match error.downcast_ref::<Problem>().filter(|problem| problem.is_denied()) {
+                Some(problem) => {
+                    let message = problem.to_string();
+                    let row = self.row(Key::of(&placement));
+                    (row.outcome, row.held_up_by) = (Outcome::Refused, vec![HeldUp::Other { message }]);
+                }
+                None => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what became of evictions. Returns the placement of one that has begun to wait.
+    fn heard(&mut self, news: News<Eviction>) -> Option<String> {
+        match news {
+            News::Is(eviction) => self.is(&eviction),
+            News::Gone(eviction) => {
+                self.was_deleted(&eviction.metadata.name.unwrap_or_default());
+                None
+            }
+            News::All(all) => {
+                let there = |name: &String| all.iter().any(|it| it.metadata.name.as_ref() == Some(name));
+                let deleted: Vec<_> = self.open.keys().filter(|name| !there(name)).cloned().collect();
+                for name in deleted {
+                    self.was_deleted(&name);
+                }
+                all.iter().filter_map(|eviction| self.is(eviction)).last()
+            }
+        }
+    }
+
+    fn is(&mut self, eviction: &Eviction) -> Option<String> {
+        let name = eviction.metadata.name.as_deref().unwrap_or_default();
+        let placement = self.open.get(name)?.clone();
+        let Some(end) = evictions::end(eviction) else {
+            let view = evictions::view(eviction);
+            let waits = view.is_under_way() && view.wait.is_some() && view.status.target.is_none();
+            let row = self.row(Key::of(&placement));
+            let is_new = waits && row.outcome != Outcome::Waiting;
+            if is_new {
+                row.outcome = Outcome::Waiting;
+            }
+            return is_new.then_some(placement);
+        };
+        self.open.remove(name);
+        let row = self.row(Key::of(&placement));
+        let (outcome, message, held_up) = match end {
+            End::Executed(message) => (Outcome::Evicted, message, None),
+            End::Gone(message) => (Outcome::Gone, message, None),
+            End::Blocked(message) => (Outcome::Blocked, message, None),
+            End::Invalid(message) if message == Valid::PickFixed.message() => {
+                (Outcome::Stays, message, Some(HeldUp::PickFixed))
+            }
+            End::Invalid(message) => (Outcome::Blocked, message.clone(), Some(HeldUp::Other { message })),
+        };
+        row.outcome = outcome;
+        row.message.clone_from(&message);
+        row.held_up_by.extend(held_up);
+        (self.say)(&format!("{placement}: {message}"));
+        None
+    }
+
+    fn was_deleted(&mut self, name: &str) {
+        let Some(placement) = self.open.remove(name) else {
+            return;
+        };
+        let message = format!("eviction {name} was deleted before it ended");
+        let row = self.row(Key::of(&placement));
+        (row.outcome, row.held_up_by) = (Outcome::Undecided, vec![HeldUp::Other { message }]);
+    }
+
+    /// Says what an eviction waits for.
+    async fn say_waiting(&self, placement: &str) {
+        let decision = explain::decision(self.hub, placement, self.cluster, &[], now()).await;
+        let why = decision.map(|it| explain::held_up(&it).map(|it| it.to_string()).unwrap_or_default());
+        let why = why.unwrap_or_default().replace('\n', "; ");
+        (self.say)(&format!("{placement}: waiting for its {why}"));
+    }
+}

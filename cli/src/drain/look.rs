@@ -1,0 +1,106 @@
+//! What is to be known before anything is done, and all that a dry run does.
+
+use anyhow::{Result, bail};
+use fleet_api::{
+    cluster::{MemberCluster, Taint},
+    conditions::{self, Words as _, member_cluster::Healthy},
+};
+use futures::{StreamExt as _, stream};
+
+use super::{
+    explain,
+    report::{HeldUp, Outcome},
+    state::{Drain, Key, TOGETHER},
+    survey::{self, Survey},
+};
+use crate::{
+    evictions::{self, Eviction},
+    terminal::now,
+};
+
+impl Drain<'_> {
+    /// What is to be known of the cluster itself.
+    pub(super) async fn meet(&mut self) -> Result<()> {
+        let cluster = self.cluster;
+        let Some(member) = self.hub.find::<MemberCluster>(cluster).await? else {
+            bail!("there is no MemberCluster {cluster:?} (`kubectl get memberclusters` lists them)");
+        };
+        self.is_cordoned = member.spec.taints.contains(&Taint::cordon());
+        if member.metadata.deletion_timestamp.is_some() {
+            (self.say)(&format!("note: member cluster {cluster} is leaving the fleet"));
+        }
+        let conditions = member.status.map(|status| status.conditions).unwrap_or_default();
+        let lost = Healthy::HeartbeatLost { last: now() };
+        let health = conditions::find(&conditions, Healthy::TYPE).filter(|said| said.reason == lost.reason());
+        if let Some(said) = health {
+            (self.say)(&format!(
+                "note: {}; what is evicted goes once it is heard again",
+                said.message
+            ));
+            self.silent = Some(said.message.clone());
+        }
+        Ok(())
+    }
+
+    /// Looks at what is there, and notes what no eviction can take off.
+    pub(super) async fn look(&mut self) -> Result<Survey> {
+        let survey = survey::take(self.hub, self.cluster).await?;
+        for odd in &survey.odd {
+            (self.say)(&format!("note: {odd}"));
+        }
+        for (namespace, name) in &survey.namespaced {
+            let key = Key {
+                namespace: Some(namespace.clone()),
+                name: name.clone(),
+            };
+            let row = self.row(key);
+            row.kind = "ResourcePlacement";
+            (row.outcome, row.held_up_by) = (Outcome::Stays, vec![HeldUp::Namespaced]);
+        }
+        for binding in &survey.orphans {
+            let message =
+                format!("ClusterResourceBinding {binding} does not say whose it is: its label parent-CRP is missing");
+            let row = self.row(Key::of(binding));
+            row.kind = "ClusterResourceBinding";
+            (row.outcome, row.held_up_by) = (Outcome::Stays, vec![HeldUp::Other { message }]);
+        }
+        for name in &survey.removing {
+            if !self.rows.contains_key(&Key::of(name)) {
+                self.row(Key::of(name)).outcome = Outcome::Removing;
+            }
+        }
+        for name in &survey.placements {
+            let row = self.rows.get_mut(&Key::of(name));
+            if let Some(row) = row.filter(|row| matches!(row.outcome, Outcome::Evicted | Outcome::Removed)) {
+                (row.outcome, row.held_up_by) = (Outcome::Stays, vec![HeldUp::PlacedAgain]);
+            }
+        }
+        self.runs.clone_from(&survey.runs);
+        Ok(survey)
+    }
+
+    /// What would become of each placement, by the hub's own rules.
+    pub(super) async fn foresee(&mut self) -> Result<()> {
+        let survey = self.look().await?;
+        let others = self
+            .hub
+            .list("", |it: &Eviction| evictions::end(it).is_none())
+            .await?
+            .items;
+        let (hub, cluster, others) = (self.hub, self.cluster, others.as_slice());
+        let decide = async |name: String| {
+            let decision = explain::decision(hub, &name, cluster, others, now()).await;
+            decision.map(|decision| (name, decision))
+        };
+        let mut decided = stream::iter(survey.placements).map(decide).buffer_unordered(TOGETHER);
+        while let Some(decided) = decided.next().await {
+            let (name, decision) = decided?;
+            let row = self.row(Key::of(&name));
+            row.outcome = explain::would_be(&decision);
+            row.message = decision.message();
+            row.held_up_by
+                .extend(explain::held_up(&decision).filter(|_| row.outcome.is_left()));
+        }
+        Ok(())
+    }
+}

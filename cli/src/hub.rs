@@ -1,0 +1,228 @@
+//! Requests to the hub's API server: lists in pages, changes that survive conflicts, watches that begin again. Whatever
+//! fails says which right or kind is missing.
+
+mod follow;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use fleet_api::{guard::Guarded, kind::Kind};
+use kube::{
+    Client,
+    api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
+    core::ClusterResourceScope,
+};
+
+pub(crate) use follow::News;
+
+use crate::{clusters, problem::Problem};
+
+/// Objects of a page. Ten times the largest are still a few megabytes.
+const PAGE: u32 = 250;
+/// A list that takes so long that the API server forgets where it began is begun again, but not for ever.
+const LISTS_MAX: usize = 3;
+/// How often a write is tried that somebody else's write came before.
+pub(crate) const ATTEMPTS: usize = 5;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+
+/// The hub, as the user may see it.
+#[derive(Clone)]
+pub(crate) struct Hub {
+    client: Client,
+}
+
+/// What a list has found.
+#[derive(Debug)]
+pub(crate) struct Listed<K> {
+    pub(crate) items: Vec<K>,
+    /// Where a watch goes on.
+    pub(crate) version: String,
+    /// Objects that are not what their kind says, with the reason.
+    pub(crate) odd: Vec<String>,
+}
+
+/// An object by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Named<'a> {
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: &'a str,
+}
+
+/// What of an object is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All but its status.
+    Object,
+    Status,
+}
+
+/// Why an object is not as it should be.
+#[derive(Debug)]
+pub(crate) enum Unchanged {
+    /// It could not be read.
+    Unread(Problem),
+    /// It could not be written.
+    Unwritten(Problem),
+    /// What it has is not what its kind says.
+    Odd(anyhow::Error),
+}
+
+impl From<Unchanged> for anyhow::Error {
+    fn from(unchanged: Unchanged) -> Self {
+        match unchanged {
+            Unchanged::Unread(problem) | Unchanged::Unwritten(problem) => problem.into(),
+            Unchanged::Odd(error) => error,
+        }
+    }
+}
+
+impl Hub {
+    /// The hub of a context; of the current one if none is named.
+    pub(crate) async fn connect(context: Option<&str>) -> Result<Self> {
+        let cluster = clusters::connect(context).await;
+        let cluster = cluster.context("failed to create hub cluster client")?;
+        Ok(Self::new(cluster.client))
+    }
+
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    fn raw<K: Kind>(&self, namespace: Option<&str>) -> Api<DynamicObject> {
+        let kind = ApiResource::erase::<K>(&());
+        match namespace {
+            None => Api::all_with(self.client.clone(), &kind),
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind),
+        }
+    }
+
+    /// Objects of all namespaces. One that does not decode is not the end of a list.
+    fn guarded<K: Kind>(&self) -> Api<Guarded<K>> {
+        Api::all(self.client.clone())
+    }
+
+    /// A cluster-scoped object, if it is there.
+    pub(crate) async fn find<K: Kind<Scope = ClusterResourceScope>>(&self, name: &str) -> Result<Option<K>, Problem> {
+        let answer = Api::<K>::all(self.client.clone()).get(name).await;
+        match answer.map_err(|error| Problem::new::<K>("get", error)) {
+            Ok(object) => Ok(Some(object)),
+            Err(problem) if problem.is_missing() => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// All objects of a kind that `keep` wants, in pages. With a label selector, unless it is empty.
+    pub(crate) async fn list<K: Kind>(&self, selector: &str, keep: impl Fn(&K) -> bool) -> Result<Listed<K>, Problem> {
+        for _ in 1..LISTS_MAX {
+            match self.list_once(selector, &keep).await {
+                Err(problem) if problem.is_expired() => {}
+                answer => return answer,
+            }
+        }
+        self.list_once(selector, &keep).await
+    }
+
+    async fn list_once<K: Kind>(&self, selector: &str, keep: impl Fn(&K) -> bool) -> Result<Listed<K>, Problem> {
+        let api = self.guarded::<K>();
+        let mut params = ListParams::default().limit(PAGE);
+        if !selector.is_empty() {
+            params = params.labels(selector);
+        }
+        let (mut items, mut odd) = (Vec::new(), Vec::new());
+        loop {
+            let page = api
+                .list(&params)
+                .await
+                .map_err(|error| Problem::new::<K>("list", error))?;
+            for Guarded(object) in page.items {
+                match object {
+                    Ok(object) if keep(&object) => items.push(object),
+                    Ok(_) => {}
+                    Err(error) => {
+                        let name = error.metadata.name.as_deref().unwrap_or_default();
+                        odd.push(format!("{} {name} cannot be read: {error}", K::KIND));
+                    }
+                }
+            }
+            let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
+                let version = page.metadata.resource_version.unwrap_or_default();
+                return Ok(Listed { items, version, odd });
+            };
+            params = params.continue_token(&next);
+        }
+    }
+
+    /// The version of a kind's objects now: a watch from there misses nothing that happens from now on.
+    pub(crate) async fn version<K: Kind>(&self) -> Result<String, Problem> {
+        let page = self.guarded::<K>().list_metadata(&ListParams::default().limit(1)).await;
+        let page = page.map_err(|error| Problem::new::<K>("list", error))?;
+        Ok(page.metadata.resource_version.unwrap_or_default())
+    }
+
+    pub(crate) async fn create<K: Kind<Scope = ClusterResourceScope>>(&self, object: &K) -> Result<K, Problem> {
+        let api = Api::<K>::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), object).await;
+        answer.map_err(|error| Problem::new::<K>("create", error))
+    }
+
+    /// Deletes an object; one that is not there any more counts.
+    pub(crate) async fn delete<K: Kind>(&self, named: Named<'_>) -> Result<(), Problem> {
+        let answer = self
+            .raw::<K>(named.namespace)
+            .delete(named.name, &DeleteParams::default())
+            .await;
+        match answer.map_err(|error| Problem::new::<K>("delete", error)) {
+            Err(problem) if !problem.is_missing() => Err(problem),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads an object, changes it, and writes it back as a whole, with the fields that this program does not know: who has
+    /// only the right to "update" it may do so, whatever roles were made for. `change` says whether there is anything to
+    /// write. The writes of others in between are no failure unless they never end.
+    pub(crate) async fn change<K: Kind>(
+        &self,
+        named: Named<'_>,
+        part: Part,
+        change: impl Fn(&mut DynamicObject) -> Result<bool>,
+    ) -> Result<bool, Unchanged> {
+        for _ in 1..ATTEMPTS {
+            match self.change_once::<K>(named, part, &change).await {
+                Err(Unchanged::Unwritten(problem)) if problem.is_conflict() => {
+                    tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+                }
+                answer => return answer,
+            }
+        }
+        self.change_once::<K>(named, part, &change).await
+    }
+
+    async fn change_once<K: Kind>(
+        &self,
+        Named { namespace, name }: Named<'_>,
+        part: Part,
+        change: impl Fn(&mut DynamicObject) -> Result<bool>,
+    ) -> Result<bool, Unchanged> {
+        let api = self.raw::<K>(namespace);
+        let read = api.get(name).await;
+        let mut object = read.map_err(|error| Unchanged::Unread(Problem::new::<K>("get", error)))?;
+        if !change(&mut object).map_err(Unchanged::Odd)? {
+            return Ok(false);
+        }
+        let params = PostParams::default();
+        let written = match part {
+            Part::Object => {
+                let answer = api.replace(name, &params, &object).await;
+                answer.map_err(|error| Problem::new::<K>("update", error))
+            }
+            Part::Status => {
+                let answer = api.replace_status(name, &params, &object).await;
+                answer.map_err(|error| Problem::of_status::<K>("update", error))
+            }
+        };
+        written.map(|_| true).map_err(Unchanged::Unwritten)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Watching objects of a kind until something has happened to them.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use fleet_api::{guard::Guarded, kind::Kind};
+use futures::StreamExt as _;
+use kube::{
+    Resource as _,
+    api::{WatchEvent, WatchParams},
+};
+
+use super::Hub;
+use crate::problem::Problem;
+
+/// How long one watch lasts. API servers end them anyway; no connection is trusted for longer.
+const WATCH_SECS: u32 = 240;
+/// How often in a row a watch may fail before the API server counts as gone.
+const FAILURES_MAX: u32 = 6;
+/// Before the first repetition; each later one waits twice as long.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// What is known of objects.
+#[derive(Debug)]
+pub(crate) enum News<K> {
+    /// One is like this now.
+    Is(K),
+    /// One is gone, and was like this.
+    Gone(K),
+    /// These are all there are: what happened in between nobody knows.
+    All(Vec<K>),
+}
+
+impl Hub {
+    /// Tells `each` what has happened since `version` to the objects that `keep` wants, until it has heard enough. A watch
+    /// that ends is begun again where it was. `version` is how far it has come: the next call goes on there.
+    pub(crate) async fn follow<K: Kind>(
+        &self,
+        version: &mut String,
+        keep: impl Fn(&K) -> bool,
+        mut each: impl FnMut(News<K>) -> ControlFlow<()>,
+    ) -> Result<(), Problem> {
+        let mut failures = 0;
+        loop {
+            let heard = self.watch_once(version, &keep, &mut each).await;
+            let (problem, was_heard) = match heard {
+                Heard::Enough => return Ok(()),
+                // Not at once: a proxy may end every watch as it begins.
+                Heard::Ended => {
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                    failures = 0;
+                    continue;
+                }
+                Heard::Failed { problem, was_heard } => (problem, was_heard),
+            };
+            if problem.is_expired() {
+                let now = self.list("", &keep).await?;
+                *version = now.version;
+                if each(News::All(now.items)).is_break() {
+                    return Ok(());
+                }
+                continue;
+            }
+            failures = if was_heard { 1 } else { failures + 1 };
+            if !problem.is_passing() || failures >= FAILURES_MAX {
+                return Err(problem);
+            }
+            tokio::time::sleep(AFTER_FAILURE * 2_u32.pow(failures - 1)).await;
+        }
+    }
+
+    async fn watch_once<K: Kind>(
+        &self,
+        version: &mut String,
+        keep: &impl Fn(&K) -> bool,
+        each: &mut impl FnMut(News<K>) -> ControlFlow<()>,
+    ) -> Heard {
+        let mut was_heard = false;
+        let params = WatchParams::default().timeout(WATCH_SECS);
+        let opened = self.guarded::<K>().watch(&params, version).await;
+        let failed = |error, was_heard| Heard::Failed {
+            problem: Problem::new::<K>("watch", error),
+            was_heard,
+        };
+        let mut events = match opened {
+            Ok(events) => Box::pin(events),
+            Err(error) => return failed(error, was_heard),
+        };
+        while let Some(event) = events.next().await {
+            let (object, is_gone) = match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
+                Ok(WatchEvent::Deleted(object)) => (object, true),
+                Ok(WatchEvent::Bookmark(bookmark)) => {
+                    *version = bookmark.metadata.resource_version;
+                    continue;
+                }
+                Ok(WatchEvent::Error(status)) => return failed(kube::Error::Api(status), was_heard),
+                Err(error) => return failed(error, was_heard),
+            };
+            was_heard = true;
+            if let Some(newer) = &object.meta().resource_version {
+                version.clone_from(newer);
+            }
+            let news = match object {
+                Guarded(Ok(object)) if keep(&object) && is_gone => News::Gone(object),
+                Guarded(Ok(object)) if keep(&object) => News::Is(object),
+                Guarded(_) => continue,
+            };
+            if each(news).is_break() {
+                return Heard::Enough;
+            }
+        }
+        Heard::Ended
+    }
+}
+
+/// How a watch ended.
+enum Heard {
+    Enough,
+    /// By the API server, as it should.
+    Ended,
+    Failed {
+        problem: Problem,
+        /// Whether it had shown anything before.
+        was_heard: bool,
+    },
+}

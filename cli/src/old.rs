@@ -1,0 +1,64 @@
+//! What the commands that KubeFleet's plugin has too share: flags, words, and how they end.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::{Result, anyhow};
+use jiff::SignedDuration;
+use tokio::time::Instant;
+
+use crate::{exit::Exit, terminal};
+
+/// The commands whose lines scripts know.
+pub(crate) const COMMANDS: [&str; 3] = ["approve", "draincluster", "uncordoncluster"];
+
+/// A member cluster, and the hub where it is known.
+// What is missing is said in the words that scripts know, not in those of the parser.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Target {
+    /// The kubeconfig context of the hub [default: the current one]
+    #[arg(long, alias = "hubClusterContext")]
+    pub(crate) hub_cluster_context: Option<String>,
+    /// The name of the member cluster
+    #[arg(long, alias = "clusterName")]
+    pub(crate) cluster_name: Option<String>,
+    /// How long to try
+    #[arg(long, default_value = "5m", value_parser = timeout)]
+    pub(crate) timeout: Duration,
+}
+
+/// A flag that has to be given.
+pub(crate) fn required(value: Option<String>, flag: &str) -> Result<String> {
+    let given = value.filter(|text| !text.is_empty());
+    given.ok_or_else(|| anyhow!("required flag(s) {flag:?} not set"))
+}
+
+/// Reads `5m` or `1m30s`.
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<SignedDuration>().ok();
+    let positive = parsed.and_then(|duration| Duration::try_from(duration).ok());
+    positive.ok_or_else(|| "want a duration, such as 5m".to_owned())
+}
+
+/// Until the deadline, which ends it in the words that scripts know.
+pub(crate) async fn in_time<T>(deadline: Instant, doing: impl Future<Output = Result<T>>) -> Result<T> {
+    let answer = tokio::time::timeout_at(deadline, doing).await;
+    answer.unwrap_or_else(|_| Err(anyhow!("context deadline exceeded")))
+}
+
+/// Whether admission refused an eviction because its placement is PickFixed.
+pub(crate) fn is_about_pick_fixed(error: &anyhow::Error) -> bool {
+    error
+        .root_cause()
+        .to_string()
+        .contains("policy type PickFixed is not supported")
+}
+
+/// How KubeFleet's plugin ends when it fails.
+pub(crate) fn refuse(error: &str, help: Option<&str>) -> ExitCode {
+    eprintln!("Error: {error}");
+    if let Some(help) = help {
+        eprintln!("{help}");
+    }
+    terminal::log(&format!("Error executing command: {error}"));
+    Exit::Error.into()
+}
