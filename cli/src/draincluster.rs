@@ -13,7 +13,7 @@ use fleet_api::{
     labels::PARENT_PLACEMENT,
     placement::{ClusterResourceBinding, ClusterResourcePlacement, PlacementType, ResourceBinding},
 };
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 use crate::{
@@ -161,26 +161,23 @@ impl Drain<'_> {
         let placements: Vec<_> = placements.collect();
         let create = async |placement: &String| {
             let made = evictions::create(self.hub, placement, self.cluster, None).await;
-            match made {
+            (placement.clone(), made)
+        };
+        let (mut made, mut is_refused) = (Vec::new(), false);
+        let mut created = stream::iter(placements).map(create).buffered(TOGETHER);
+        while let Some((placement, eviction)) = created.next().await {
+            match eviction {
                 Err(error) if old::is_about_pick_fixed(&error) => {
-                    self.name_fixed(placement);
-                    Ok(None)
+                    self.name_fixed(&placement);
+                    is_refused = true;
                 }
-                made => {
-                    let made = made?;
-                    (self.say)(&format!("Created {}", evictions::title(&made)));
-                    anyhow::Ok(Some(made))
+                eviction => {
+                    let eviction = eviction?;
+                    (self.say)(&format!("Created {}", evictions::title(&eviction)));
+                    made.push(eviction);
                 }
             }
-        };
-        let asked = placements.len();
-        let made: Vec<_> = stream::iter(placements)
-            .map(create)
-            .buffered(TOGETHER)
-            .try_collect()
-            .await?;
-        let made: Vec<_> = made.into_iter().flatten().collect();
-        let is_refused = made.len() < asked;
+        }
         Ok((made, is_refused))
     }
 

@@ -58,6 +58,18 @@ impl Drain<'_> {
         Ok(())
     }
 
+    /// Reads once more what has not ended: something may have become of it in the moment in which the drain was cut off.
+    pub(super) async fn look_again(&mut self) -> Result<(), Problem> {
+        let names: Vec<_> = self.open.keys().cloned().collect();
+        for name in names {
+            match self.hub.find::<Eviction>(&name).await? {
+                Some(eviction) => _ = self.is(&eviction),
+                None => self.was_deleted(&name),
+            }
+        }
+        Ok(())
+    }
+
     /// Names those that stay because their policy names the cluster; the others are returned.
     async fn without_fixed(&mut self, placements: Vec<String>) -> Result<Vec<String>, Problem> {
         let hub = self.hub;

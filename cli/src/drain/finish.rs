@@ -22,21 +22,10 @@ const AFTERWARDS: Duration = Duration::from_secs(15);
 impl Drain<'_> {
     /// Explains what is left, tidies up, and says what to do.
     pub(super) async fn finish(&mut self, cut: Option<Cut>, failed: Option<&anyhow::Error>) {
-        for row in self.rows.values_mut() {
-            let is_removing = matches!(row.outcome, Outcome::Evicted | Outcome::Removing);
-            if is_removing && self.options.wait {
-                row.outcome = Outcome::Removing;
-            }
-            match (row.outcome, &self.silent) {
-                (Outcome::Removing, Some(since)) => row.held_up_by.push(HeldUp::Silent { since: since.clone() }),
-                (Outcome::Removing, None) => row.held_up_by.push(HeldUp::Cleanup),
-                (Outcome::Undecided, _) if row.held_up_by.is_empty() => row.held_up_by.push(HeldUp::NoAnswer),
-                _ => {}
-            }
-        }
         // An API server that has just failed is not asked any more.
         if failed.is_none() {
             let afterwards = async {
+                self.look_again().await?;
                 self.explain().await;
                 self.tidy_up().await
             };
@@ -45,9 +34,20 @@ impl Drain<'_> {
                 (self.say)(&format!("note: {error:#}"));
             }
         }
-        for row in self.rows.values_mut().filter(|row| row.outcome.is_left()) {
-            let runs = self.runs.get(&(row.namespace.clone(), row.name.clone()));
-            row.held_up_by.extend(runs.into_iter().flatten().cloned());
+        for row in self.rows.values_mut() {
+            if row.outcome == Outcome::Evicted && self.options.wait {
+                row.outcome = Outcome::Removing;
+            }
+            match (row.outcome, &self.silent) {
+                (Outcome::Removing, Some(since)) => row.held_up_by.push(HeldUp::Silent { since: since.clone() }),
+                (Outcome::Removing, None) => row.held_up_by.push(HeldUp::Cleanup),
+                (Outcome::Undecided, _) if row.held_up_by.is_empty() => row.held_up_by.push(HeldUp::NoAnswer),
+                _ => {}
+            }
+            if row.outcome.is_left() {
+                let runs = self.runs.get(&(row.namespace.clone(), row.name.clone()));
+                row.held_up_by.extend(runs.into_iter().flatten().cloned());
+            }
         }
         self.conclude(cut, failed);
     }
