@@ -20,6 +20,8 @@ BREAKS_THE_FLEET := (binary(guides) + (binary(scheduling) & test(basics::)) + bi
 NEXTEST := .ci/nextest
 # Built with the unit tests: of one package alone, cargo would choose other features and build everything once more.
 SCENARIOS := $(NEXTEST) --workspace
+# Whether modules use each other in a circle: a unit test that needs nothing else, so that it also runs alone in two seconds.
+MODULES := $(or $(CARGO_TARGET_DIR),target)/modules
 # Tests that passed only at their second try, which only CI gives them.
 FLAKY := $(or $(CARGO_TARGET_DIR),target)/flaky.txt
 
@@ -37,11 +39,12 @@ test: ## everything: what CI runs
 	@trap 'if [ -s $(FLAKY) ]; then echo "── flaky tests, passed only when tried again; each is a bug:"; sort -u $(FLAKY); \
 		else echo "── flaky tests: none"; fi' EXIT; $(MAKE) --no-print-directory lint unit e2e
 
-lint: need-cargo $(TOOLS)/bin/cargo-deny ## fmt, clippy, generated files up to date, supply chain, commit messages
+lint: need-cargo $(TOOLS)/bin/cargo-deny ## fmt, clippy, circles of modules, supply chain, commit messages
 	@echo "── lint"
 	@.ci/commits
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
+	@CARGO_MANIFEST_DIR=$(CURDIR)/e2e rustc --edition 2024 --test -o $(MODULES) e2e/src/modules.rs && $(MODULES) --quiet >/dev/null || { $(MODULES); exit 1; }
 	@$(TOOLS)/bin/cargo-deny --log-level error check bans licenses sources
 
 unit: need-cargo $(TOOLS)/bin/cargo-nextest ## tests that need no cluster

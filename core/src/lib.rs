@@ -9,6 +9,7 @@ pub mod envelope;
 pub mod eviction;
 pub mod explain;
 pub mod membership;
+pub mod names;
 pub mod overrides;
 pub mod report_back;
 pub mod rollout;

@@ -1,4 +1,4 @@
-//! No crate's modules use each other in a circle: whoever reads one needs to know only those below it.
+//! No modules of a crate use each other in a circle, in no folder: whoever reads one needs to know only those below it.
 
 #[cfg(test)]
 mod tests {
@@ -54,63 +54,98 @@ mod tests {
         &text[..end.unwrap_or(text.len())]
     }
 
-    /// The names that a path goes on with: one, or those of a group in braces.
-    fn next_names(text: &str) -> Vec<&str> {
-        let Some(group) = text.strip_prefix('{') else {
-            return vec![word(text)];
-        };
-        let (mut names, mut depth, mut at_start) = (Vec::new(), 0, true);
+    /// The parts of a group in braces, each to the end of the text.
+    fn parts(group: &str) -> Vec<&str> {
+        let (mut parts, mut depth, mut at_start) = (Vec::new(), 0, true);
         for (i, c) in group.char_indices() {
             match c {
-                '{' => depth += 1,
+                '{' if !at_start => depth += 1,
                 '}' if depth == 0 => break,
                 '}' => depth -= 1,
                 ',' if depth == 0 => at_start = true,
                 c if at_start && !c.is_whitespace() => {
-                    names.push(word(&group[i..]));
+                    parts.push(&group[i..]);
                     at_start = false;
                 }
                 _ => {}
             }
         }
-        names
+        parts
     }
 
-    /// What the code of a file that is `depth` modules deep names at the root of its crate.
-    fn named_at_root(code: &str, depth: usize) -> BTreeSet<&str> {
-        let up = "super::".repeat(depth);
-        let mut names = BTreeSet::new();
-        for root in ["crate::", up.as_str()] {
+    /// The paths that the text begins with: one, or those of a group in braces.
+    fn paths(text: &str) -> Vec<Vec<&str>> {
+        if let Some(group) = text.strip_prefix('{') {
+            return parts(group).into_iter().flat_map(paths).collect();
+        }
+        let name = word(text);
+        let rest = text[name.len()..].strip_prefix("::").filter(|_| !name.is_empty());
+        let further = rest.map_or_else(|| vec![Vec::new()], paths);
+        let with_name = further.into_iter().map(|path| [vec![name], path].concat());
+        with_name.collect()
+    }
+
+    /// Everything that the code of a module names in its crate, from the root on.
+    fn named<'a>(code: &'a str, module: &[&'a str]) -> Vec<Vec<&'a str>> {
+        let mut all = Vec::new();
+        for root in ["crate::", "self::", "super::"] {
             for (i, found) in code.match_indices(root) {
                 let before = code[..i].chars().next_back();
-                if before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':') {
-                    // Higher up than the root is nothing: such a path is of a module that is further down.
-                    let next = next_names(&code[i + found.len()..]);
-                    names.extend(next.into_iter().filter(|name| *name != "super"));
+                if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+                    continue;
                 }
+                let (mut at, mut rest) = (module, &code[i + found.len()..]);
+                match root {
+                    "crate::" => at = &[],
+                    "super::" => {
+                        let mut up = 1;
+                        while let Some(further) = rest.strip_prefix("super::") {
+                            (rest, up) = (further, up + 1);
+                        }
+                        // Higher up than the root is nothing: such a path is of a module in the file itself.
+                        let Some(left) = module.len().checked_sub(up) else {
+                            continue;
+                        };
+                        at = &module[..left];
+                    }
+                    _ => {}
+                }
+                all.extend(paths(rest).into_iter().map(|path| [at, &path].concat()));
             }
         }
-        names
+        all
     }
 
     fn uses(src: &Path) -> Uses {
         let mut files = Vec::new();
         sources(src, &mut files);
-        let paths: Vec<_> = files.iter().map(|file| modules(src, file)).collect();
         let not_modules = ["lib", "main", "bin", "tests"];
-        let is_module = |path: &&Vec<String>| !path.iter().any(|part| not_modules.contains(&part.as_str()));
-        let tops: BTreeSet<&str> = paths.iter().filter(is_module).map(|path| path[0].as_str()).collect();
+        let modules: Vec<_> = files.iter().map(|file| (file, modules(src, file))).collect();
+        let is_module = |path: &[String]| !path.iter().any(|part| not_modules.contains(&part.as_str()));
+        let modules: Vec<_> = modules.into_iter().filter(|(_, path)| is_module(path)).collect();
+        let all: BTreeSet<Vec<&str>> = modules
+            .iter()
+            .flat_map(|(_, path)| (1..=path.len()).map(|n| path[..n].iter().map(String::as_str).collect()))
+            .collect();
         let mut uses = Uses::new();
-        for (file, path) in files.iter().zip(&paths).filter(|(_, path)| is_module(path)) {
-            let text = code(&std::fs::read_to_string(file).unwrap());
-            for name in named_at_root(&text, path.len()) {
-                if name != path[0] && tops.contains(name) {
-                    let of = uses.entry(path[0].clone()).or_default();
-                    of.entry(name.to_owned()).or_insert_with(|| file.clone());
+        for (file, path) in &modules {
+            let (text, path) = (code(&std::fs::read_to_string(file).unwrap()), as_strs(path));
+            for named in named(&text, &path) {
+                let depth = (0..=named.len()).rev().find(|n| all.contains(&named[..*n]));
+                let named = &named[..depth.unwrap_or_default()];
+                // Those of one folder, or their folders: what is in a module may use it, and is used by it.
+                let same = path.iter().zip(named).take_while(|(own, other)| own == other).count();
+                if same < path.len() && same < named.len() {
+                    let of = uses.entry(path[..=same].join("::")).or_default();
+                    of.entry(named[..=same].join("::")).or_insert_with(|| (*file).clone());
                 }
             }
         }
         uses
+    }
+
+    fn as_strs(path: &[String]) -> Vec<&str> {
+        path.iter().map(String::as_str).collect()
     }
 
     /// A circle, if there is one: every module in it uses the next.
@@ -154,10 +189,18 @@ mod tests {
 
     #[test]
     fn a_circle_is_found_and_named() {
-        let text = "use crate::{\n    b::{c, d},\n    e,\n};\nfn f() { super::super::g::h(); }\n// crate::comment\n";
+        let text = "use crate::{\n    b::{c, d::E},\n    e,\n};\nfn f() { super::super::g::h(); self::i(); }\n// crate::comment\n";
         let code = code(text);
-        assert_eq!(named_at_root(&code, 2), BTreeSet::from(["b", "e", "g"]));
-        assert_eq!(named_at_root(&code, 1), BTreeSet::from(["b", "e"]));
+        let named = |module: &[&str]| {
+            let all = named(&code, module).into_iter().map(|path| path.join("::"));
+            all.collect::<BTreeSet<_>>()
+        };
+        let all = ["b::c", "b::d::E", "e", "g::h", "x::y::i"];
+        assert_eq!(named(&["x", "y"]), all.map(str::to_owned).into());
+        assert_eq!(
+            named(&["x"]),
+            ["b::c", "b::d::E", "e", "x::i"].map(str::to_owned).into()
+        );
         let edge = |to: &str| BTreeMap::from([(to.to_owned(), PathBuf::new())]);
         let mut uses = Uses::from([("a".to_owned(), edge("b")), ("b".to_owned(), edge("c"))]);
         assert_eq!(circle(&uses), None);

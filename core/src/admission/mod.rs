@@ -16,7 +16,6 @@ pub mod defaults;
 mod errors;
 pub mod eviction;
 pub mod member;
-pub mod names;
 pub mod overrides;
 pub mod paths;
 pub mod placement;

@@ -3,9 +3,9 @@
 use fleet_api::names::LABEL_MAX;
 use fleet_api::placement::{PlacementPolicy, PlacementType, Toleration, TolerationOperator};
 
-use super::names::{dns_subdomain, qualified_name};
 use super::{Errors, affinity, show};
 use crate::membership::validate::label_value;
+use crate::names::{dns_subdomain, qualified_name};
 
 /// What is wrong with a policy.
 pub fn policy(policy: &PlacementPolicy) -> Errors {

@@ -3,8 +3,8 @@
 use fleet_api::placement::{PropertyOperator as Operator, PropertyRequirement, PropertySelector};
 
 use super::Errors;
-use super::names::{dns_subdomain, qualified_name};
 use crate::membership::properties::Quantity;
+use crate::names::{dns_subdomain, qualified_name};
 use crate::scheduler::RESOURCE_PREFIX;
 
 const QUANTITY_RULE: &str =

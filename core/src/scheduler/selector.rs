@@ -5,8 +5,8 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use crate::admission::names::qualified_name;
 use crate::membership::validate::label_value;
+use crate::names::qualified_name;
 
 /// A label selector that has been checked. The empty one matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

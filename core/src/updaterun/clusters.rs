@@ -6,8 +6,8 @@ use fleet_api::events::UpdateRunEvent;
 use fleet_api::placement::{ClusterUpdatingStatus, StageStatus};
 use jiff::{SignedDuration, Timestamp};
 
-use super::advance::Pass;
 use super::later;
+use super::pass::Pass;
 use super::standing::{Progress, Turn};
 use super::state::ClusterEntry as _;
 use super::step::{BindingAction, BindingWrite, Put};

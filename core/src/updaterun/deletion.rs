@@ -4,8 +4,8 @@ use fleet_api::conditions::update_run::Abort;
 use fleet_api::conditions::update_stage::ClusterSucceeded;
 use fleet_api::placement::{BindingState, ClusterUpdatingStatus, StageStatus};
 
-use super::advance::Pass;
 use super::clusters::Flight;
+use super::pass::Pass;
 use super::state::ClusterEntry as _;
 use super::step::{BindingAction, BindingWrite};
 use super::world::Binding;

@@ -20,6 +20,7 @@ mod deletion;
 mod events;
 mod initialize;
 mod number;
+mod pass;
 mod placement;
 mod restamp;
 mod spans;
@@ -36,9 +37,10 @@ mod world;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use advance::{advance, snapshot_name};
+pub use advance::advance;
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
 pub(crate) use number::duration;
+pub use pass::snapshot_name;
 pub use restamp::restamp;
 pub use spans::{Moment, Spans};
 pub use stages::Members;

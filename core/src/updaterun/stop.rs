@@ -7,9 +7,9 @@ use fleet_api::conditions::update_stage::Progressing as StageProgressing;
 use fleet_api::placement::{StageStatus, UpdateRunStatus};
 use jiff::Timestamp;
 
-use super::advance::{Pass, Verdict, abort_of};
 use super::clusters::{self, Flight};
 use super::deletion::{self, Begin};
+use super::pass::{Pass, Verdict, abort_of};
 use super::state::{Pen, StageEntry as _};
 
 /// A stop of a stage of the strategy.

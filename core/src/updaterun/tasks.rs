@@ -11,7 +11,7 @@ use fleet_api::labels;
 use fleet_api::placement::{Stage, StageStatus, StageTaskStatus, StageTaskType};
 use jiff::{SignedDuration, Timestamp};
 
-use super::advance::Pass;
+use super::pass::Pass;
 use super::state::is_true;
 use super::step::{ApprovalWrite, NewApproval, On, Told};
 use super::world::Approval;

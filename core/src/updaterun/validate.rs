@@ -9,8 +9,8 @@ use fleet_api::conditions::{self, Status};
 use fleet_api::placement::{ApplyStrategy, Stage, StageStatus, UpdateRunStatus};
 use jiff::SignedDuration;
 
-use super::advance::snapshot_name;
 use super::number;
+use super::pass::snapshot_name;
 use super::placement::{self, ALL};
 use super::state::{ClusterEntry as _, is_true, status_of};
 use super::world::{Memory, Run, World};
