@@ -30,7 +30,6 @@ fn waits(time: &str) -> Value {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_strategy_has_its_bounds() {
     scenario("strategy-bounds", |ctx| async move {
         let named = |count: usize| {

@@ -186,7 +186,6 @@ fn tables_are_those_of_2026_without_their_new_column() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_run_that_is_stuck_over_an_envelope() {
     scenario("guide-envelope", |ctx| async move {
         with_hub_flags(ctx.fleet(), &["--update-run-stuck-threshold=5s"], async || {

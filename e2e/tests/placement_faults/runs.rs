@@ -89,7 +89,6 @@ fn a_run_is_stuck_at_the_threshold_and_stops_there() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_binding_that_is_kept_gets_the_last_stage_stuck() {
     scenario("run-kept", |ctx| async move {
         with_hub_flags(ctx.fleet(), &["--update-run-stuck-threshold=4s"], async || {

@@ -97,7 +97,6 @@ async fn fails(story: &Story<Cluster>, run: &str, text: &str) -> Result<()> {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn what_cannot_be_put_right_ends_the_run_with_its_text() {
     scenario("run-broken", |ctx| async move {
         let (cast, story, run) = under_way(&ctx, &["a", "b"]).await?;

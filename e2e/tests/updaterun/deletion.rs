@@ -83,7 +83,6 @@ fn a_placement_is_scaled_out_and_in_by_runs() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_placement_that_picks_nothing_any_more_is_emptied_by_a_run() {
     scenario("run-nothing", |ctx| async move {
         let cast = Cast::new(&ctx, &[]).await?;

@@ -81,7 +81,6 @@ async fn leaves(cast: &Cast, word: &str) -> Result<()> {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn members_fall_silent_leave_and_come_back_in_every_phase() {
     scenario("run-phases", |ctx| async move {
         let words = ["a", "b", "c", "d", "e", "f"];

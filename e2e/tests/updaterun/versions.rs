@@ -94,7 +94,6 @@ fn indexes(snapshots: &[ResourceSnapshot]) -> Vec<&str> {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn the_version_of_a_run_is_kept_until_it_has_ended() {
     scenario("run-history", |ctx| async move {
         let cast = Cast::new(&ctx, &[]).await?;
