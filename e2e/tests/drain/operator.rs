@@ -16,7 +16,8 @@ use kube::api::{Api, ApiResource, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, Command};
 
 /// A user of `kubectl fleet`.
 pub(crate) struct Operator {
@@ -157,6 +158,17 @@ impl Operator {
     /// The same, still running.
     pub(crate) fn start(&self, args: &[&str]) -> Result<Child> {
         Ok(self.command(args)?.spawn()?)
+    }
+
+    /// Waits until it has said this. What is returned has to live as long as it goes on saying things.
+    pub(crate) async fn until_it_says(&self, child: &mut Child, text: &str) -> Result<Lines<BufReader<ChildStderr>>> {
+        let mut said = BufReader::new(child.stderr.take().context("nobody listens")?).lines();
+        while let Some(line) = said.next_line().await? {
+            if line.contains(text) {
+                return Ok(said);
+            }
+        }
+        anyhow::bail!("it has ended without saying {text:?}")
     }
 
     /// Waits for its end.

@@ -54,7 +54,8 @@ fn a_drain_waits_for_its_budget_and_an_interrupted_one_is_taken_up_again() {
         ensure!(said.stderr.contains("kubectl delete crpe drain-eviction-"), "{said:?}");
 
         // The second one finds the eviction of the first.
-        let child = operator.start(&["drain", &one, "--wait", "--cleanup", "-o", "json"])?;
+        let mut child = operator.start(&["drain", &one, "--wait", "--cleanup", "-o", "json"])?;
+        let _listening = operator.until_it_says(&mut child, "waiting for its budget").await?;
         web.limit(&ctx, &json!({ "minAvailable": 1 })).await?;
         let said = operator.end(child).await?;
         ensure!(
