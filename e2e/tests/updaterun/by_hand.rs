@@ -101,18 +101,7 @@ fn what_cannot_be_put_right_ends_the_run_with_its_text() {
     scenario("run-broken", |ctx| async move {
         let (cast, story, run) = under_way(&ctx, &["a", "b"]).await?;
         story.until(&run, "Progressing=True UpdateRunProgressing").await?;
-        // The resources that it rolls out.
-        let snapshot = story.placement.snapshot(0);
-        let snapshots = story.placement.api::<<Cluster as Scope>::ResourceSnapshot>().await?;
-        snapshots.delete(&snapshot, &DeleteParams::default()).await?;
-        let text = format!(
-            "cannot continue the updateRun: the resource snapshot {snapshot} used in the updateRun no longer exists"
-        );
-        fails(&story, &run, &text).await?;
-
         // The binding of a cluster that it has started.
-        change(&ctx, "two").await?;
-        let run = next(&story, "given").await?;
         let binding = story.placement.binding(&cast.name("a")).await?.name_any();
         let other = json!({ "spec": { "resourceSnapshotName": story.placement.snapshot(9) } });
         story.placement.patch_binding(&binding, other).await?;
@@ -128,6 +117,17 @@ fn what_cannot_be_put_right_ends_the_run_with_its_text() {
         events
             .until("UpdateRunPreempted", &[&cast.name("a"), "not by an update run"])
             .await?;
+
+        // The resources that it rolls out.
+        change(&ctx, "two").await?;
+        let run = next(&story, "given").await?;
+        let snapshot = story.placement.snapshot(1);
+        let snapshots = story.placement.api::<<Cluster as Scope>::ResourceSnapshot>().await?;
+        snapshots.delete(&snapshot, &DeleteParams::default()).await?;
+        let text = format!(
+            "cannot continue the updateRun: the resource snapshot {snapshot} used in the updateRun no longer exists"
+        );
+        fails(&story, &run, &text).await?;
 
         // Its own word.
         let run = next(&story, "forged").await?;
