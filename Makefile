@@ -16,7 +16,7 @@ FLEET_LOCAL := target/debug/fleet-local
 E2E_THREADS := --test-threads 6
 # These kill and restart what others use, or speak of every member there is, or count what is written: one at a time, with
 # nobody else around.
-BREAKS_THE_FLEET := (binary(guides) + (binary(scheduling) & test(basics::)) + binary(membership_faults) + binary(placement_faults) + binary(rollout_faults) + binary(applier_faults) + binary(safety_faults) + binary(migration) + binary(policies) + binary(restore) + binary(launcher) + binary(launcher_faults))
+BREAKS_THE_FLEET := (binary(guides) + (binary(scheduling) & test(basics::)) + binary(admission) + binary(membership_faults) + binary(placement_faults) + binary(rollout_faults) + binary(applier_faults) + binary(safety_faults) + binary(migration) + binary(policies) + binary(restore) + binary(launcher) + binary(launcher_faults))
 NEXTEST := .ci/nextest
 # Built with the unit tests: of one package alone, cargo would choose other features and build everything once more.
 SCENARIOS := $(NEXTEST) --workspace

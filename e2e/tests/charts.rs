@@ -342,3 +342,52 @@ async fn kubefleets_policy_manager_is_rendered_as_it_writes_it_or_refused_in_its
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn webhooks_come_with_a_service_and_rights_to_two_names_and_in_place_of_a_policy() -> Result<()> {
+    let named = |objects: &[Value], kind: &str, name: &str| {
+        let found = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        objects.iter().filter(found).count()
+    };
+    let granted = |objects: &[Value]| -> Vec<Value> {
+        let found = objects.iter().filter(|object| object["kind"] == "ClusterRole");
+        let rules = found.flat_map(|role| role["rules"].as_array().cloned().unwrap_or_default());
+        let ours = rules.filter(|rule| rule["apiGroups"] == json!(["admissionregistration.k8s.io"]));
+        ours.map(|rule| json!([rule["resourceNames"], rule["verbs"]])).collect()
+    };
+    let both = json!([
+        "fleet-validating-webhook-configuration",
+        "fleet-mutating-webhook-configuration"
+    ]);
+    let (args, objects) = rendered("hub-agent", &json!({})).await?;
+    for flag in [
+        "--enable-webhook=true",
+        "--webhook-client-connection-type=service",
+        "--webhook-service-name=fleetwebhook",
+        "--use-cert-manager=false",
+    ] {
+        ensure!(args.iter().any(|arg| arg == flag), "no {flag} in {args:?}");
+    }
+    ensure!(named(&objects, "Service", "fleetwebhook") == 1);
+    ensure!(named(&objects, "ValidatingAdmissionPolicy", "fleet-override") == 0);
+    let expected = [json!([null, ["create"]]), json!([both, ["patch"]])];
+    ensure!(granted(&objects) == expected, "{:?}", granted(&objects));
+
+    let (args, objects) = rendered("hub-agent", &json!({ "enableWebhook": false })).await?;
+    ensure!(args.iter().any(|arg| arg == "--enable-webhook=false"), "{args:?}");
+    ensure!(named(&objects, "Service", "fleetwebhook") == 0);
+    ensure!(named(&objects, "ValidatingAdmissionPolicy", "fleet-override") == 1);
+    ensure!(
+        granted(&objects) == [json!([both, ["delete"]])],
+        "{:?}",
+        granted(&objects)
+    );
+
+    // Told to remove KubeFleet's too, there is one Service all the same.
+    let (_, objects) = rendered("hub-agent", &json!({ "removeKubeFleetWebhooks": true })).await?;
+    ensure!(named(&objects, "Service", "fleetwebhook") == 1);
+    let values = json!({ "useCertManager": true, "enableWorkload": true });
+    let (_, objects) = rendered("hub-agent", &values).await?;
+    ensure!(named(&objects, "Certificate", "fleet-webhook-certificate") == 1);
+    Ok(())
+}

@@ -311,7 +311,11 @@ fn webhooks_that_would_refuse_the_new_agent_are_dealt_with_before_it_comes() {
             let outcome = site
                 .upgrade(
                     "hub-agent",
-                    &["--reuse-values", "--set", "removeKubeFleetWebhooks=false"],
+                    &[
+                        "--reuse-values",
+                        "--set",
+                        "removeKubeFleetWebhooks=false,enableWebhook=false",
+                    ],
                 )
                 .await?;
             ensure!(outcome == Ok(()), "{outcome:?}");

@@ -16,7 +16,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::writer::record;
+use crate::{admission::configuration, writer::record};
 
 /// The names that KubeFleet gives them.
 const VALIDATING: [&str; 2] = [
@@ -64,12 +64,15 @@ macro_rules! configuration {
 configuration!(ValidatingWebhookConfiguration);
 configuration!(MutatingWebhookConfiguration);
 
-/// Looks for them once, and says so of each that is there, or removes it.
-pub(crate) async fn look(client: &Client, events: &Recorder, remove: bool) {
-    for name in VALIDATING {
+/// Looks for them once, and says so of each that is there, or removes it. With webhooks of our own those of the same names
+/// are taken over, and so nothing is said of them.
+pub(crate) async fn look(client: &Client, events: &Recorder, remove: bool, webhooks: bool) {
+    let ours = [configuration::VALIDATING, configuration::MUTATING];
+    let left = |name: &&str| !webhooks || !ours.contains(name);
+    for name in VALIDATING.into_iter().filter(left) {
         look_for::<ValidatingWebhookConfiguration>(client, events, name, remove).await;
     }
-    for name in MUTATING {
+    for name in MUTATING.into_iter().filter(left) {
         look_for::<MutatingWebhookConfiguration>(client, events, name, remove).await;
     }
     for name in POLICIES {

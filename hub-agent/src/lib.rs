@@ -6,12 +6,14 @@
 //! - [`cache`] holds one watch per kind, [`writer`] is the only way to write.
 //! - [`channel`] moves messages and knows who sends them, with what [`certificates`] keeps; [`reports`] writes down what
 //!   members say.
+//! - [`admission`] judges what people write before it is stored.
 //! - [`membership`] keeps what members need on the hub, [`inventory`] exports ClusterProfiles.
 //! - [`pipeline`] is what the stages of a placement share: [`selection`], [`snapshots`], [`scheduler`], [`rollout`],
 //!   [`work`] and [`status`]; where update runs decide who gets what when, [`updaterun`] is in the place of the rollout.
 //!   [`binding`] is the only writer of bindings, [`overrides`] keeps the overrides' snapshots.
 //! - [`eviction`] takes placements off clusters, within budgets.
 
+mod admission;
 mod binding;
 mod cache;
 mod certificates;

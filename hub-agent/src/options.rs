@@ -4,6 +4,7 @@ mod accepted;
 mod evictions;
 mod scheduler;
 mod update_runs;
+mod webhook;
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -22,7 +23,12 @@ use fleet_runtime::options::{
 use jiff::SignedDuration;
 
 use self::accepted::AcceptedArgs;
-pub use self::{evictions::EvictionArgs, scheduler::SchedulerArgs, update_runs::UpdateRunArgs};
+pub use self::{
+    evictions::EvictionArgs,
+    scheduler::SchedulerArgs,
+    update_runs::UpdateRunArgs,
+    webhook::{ConnectionType, WebhookArgs},
+};
 
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -62,6 +68,9 @@ pub struct Options {
     /// Evictions.
     #[command(flatten)]
     pub evictions: EvictionArgs,
+    /// The webhooks.
+    #[command(flatten)]
+    pub webhook: WebhookArgs,
     /// Flags of existing Deployments.
     #[command(flatten)]
     accepted: AcceptedArgs,
@@ -241,6 +250,12 @@ fn is_namespace_name(name: &str) -> bool {
     name.len() <= 63 && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-')
 }
 
+/// `host:port`.
+fn is_host_and_port(address: &str) -> bool {
+    let parts = address.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
 impl Options {
     /// Flags that somebody may rely on and that do nothing, one line each.
     pub fn ignored(&self) -> Vec<String> {
@@ -278,16 +293,13 @@ impl Options {
             return Err("--channel-bind-address: members need an address to connect to, such as :8443".to_owned());
         }
         if !self.channel.channel_advertise_address.is_empty()
-            && self
-                .channel
-                .channel_advertise_address
-                .rsplit_once(':')
-                .is_none_or(|(_, port)| port.parse::<u16>().is_err())
+            && !is_host_and_port(&self.channel.channel_advertise_address)
         {
             let value = &self.channel.channel_advertise_address;
             return Err(format!("--channel-advertise-address: {value:?} is not host:port"));
         }
         self.placement.rules()?;
+        self.webhook.validate(self.placement.enable_workload, &self.namespace)?;
         self.lease.validate()
     }
 }

@@ -9,6 +9,7 @@ mod stages;
 use std::{sync::Arc, time::Duration};
 
 use fleet_api::names::{HUB_LEASE, field_managers};
+use fleet_core::selection::apis::Apis;
 use fleet_runtime::{
     client,
     clock::Clock,
@@ -30,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{hub::Hub, leader::Leader};
 use crate::{
-    certificates, channel, eviction, kubefleet, membership,
-    options::{MembershipArgs, Options, PlacementArgs, SchedulerArgs, UpdateRunArgs},
+    admission, certificates, channel, eviction, kubefleet, membership,
+    options::{MembershipArgs, Options, PlacementArgs, SchedulerArgs, UpdateRunArgs, WebhookArgs},
     pipeline,
     reports::SessionReports,
     scheduler, status, updaterun,
@@ -67,6 +68,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         scheduler,
         update_runs,
         evictions,
+        webhook,
         namespace,
         pod_name,
         ..
@@ -83,7 +85,8 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     let writes = Writes::new("hub", &metrics);
     let (events, sender) = Recorder::new(client.clone(), writes.clone(), clock.clone(), &pod_name, &metrics);
     tasks.spawn_endless("event sender", sender.run());
-    kubefleet::look(&client, &events, membership.remove_kubefleet_webhooks).await;
+    let (remove, webhooks) = (membership.remove_kubefleet_webhooks, webhook.enable_webhook);
+    kubefleet::look(&client, &events, remove, webhooks).await;
 
     let profiles_in = membership.enable_cluster_inventory_apis.then_some(namespace.as_str());
     let kinds = (runs_served, evictions.enable_eviction_apis);
@@ -95,43 +98,33 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     tasks.spawn_endless("leadership", follow(leadership.clone(), lead));
 
     let source = doors::certificate_source(&channel, &namespace);
-    let kept_with = certificates::Deps {
-        client: hub.client.clone(),
-        era: hub.era.clone(),
-        clock: hub.clock.clone(),
-        writer: hub.writer(field_managers::HUB_AGENT),
-        leading: leading.clone(),
-    };
-    let (current, keeper) = certificates::keep(&certificates::CHANNEL, source, kept_with);
+    let kept_with = kept_with(&hub, leading.clone());
+    let (current, keeper) = certificates::keep(&certificates::CHANNEL, source, kept_with.clone());
     tasks.spawn_endless("channel certificate", keeper);
 
     hub.synced(&health).await;
 
-    let listener = doors::listen(&channel.channel_bind_address).await?;
+    let listener = doors::listen("channel-bind-address", &channel.channel_bind_address).await?;
     tracing::info!(address = %listener.local_addr()?, "Serving members");
-    let deps = channel::Deps {
-        client: hub.client.clone(),
-        clock: hub.clock.clone(),
-        members: hub.caches.members.clone(),
-        members_by_identity: hub.caches.members_by_identity.clone(),
-        internals: hub.caches.internals.clone(),
-        namespaces: hub.caches.namespaces.clone(),
-        works: hub.works.store.clone(),
-        works_in: hub.works.by_namespace.clone(),
-        writer: hub.writer(field_managers::HUB_AGENT),
-        events: hub.events.clone(),
-        metrics: metrics.clone(),
-        leading,
-        settings: channel::Settings {
-            unhealthy_threshold: signed(membership.cluster_unhealthy_threshold),
-            ..channel::Settings::default()
-        },
-    };
+    let deps = channel_deps(&hub, &membership, &metrics, leading);
     tasks.spawn(
         "channel",
         channel::serve::<SessionReports>(deps, listener, current.tls.clone(), stop.clone()),
     );
     doors::serving_check(&health, current.tls.clone(), &mut tasks);
+
+    let networking = membership.networking_agents_enabled;
+    let apis = placing.rules.apis.clone();
+    serve_webhooks(
+        &webhook,
+        &hub,
+        (apis, networking),
+        &namespace,
+        kept_with,
+        &health,
+        &mut tasks,
+    )
+    .await?;
 
     let evicting = evictions.enable_eviction_apis.then(|| leader::Evicting {
         measures: eviction::Measures::new(&metrics, hub.evictions.evictions.clone()),
@@ -158,6 +151,73 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         lease::lead(leadership, stop.clone(), move |term| Arc::clone(&leader).run(term)),
     );
     tasks.join().await?;
+    Ok(())
+}
+
+/// What the channel works with.
+fn channel_deps(
+    hub: &Hub,
+    membership: &MembershipArgs,
+    metrics: &Metrics,
+    leading: watch::Receiver<bool>,
+) -> channel::Deps {
+    channel::Deps {
+        client: hub.client.clone(),
+        clock: hub.clock.clone(),
+        members: hub.caches.members.clone(),
+        members_by_identity: hub.caches.members_by_identity.clone(),
+        internals: hub.caches.internals.clone(),
+        namespaces: hub.caches.namespaces.clone(),
+        works: hub.works.store.clone(),
+        works_in: hub.works.by_namespace.clone(),
+        writer: hub.writer(field_managers::HUB_AGENT),
+        events: hub.events.clone(),
+        metrics: metrics.clone(),
+        leading,
+        settings: channel::Settings {
+            unhealthy_threshold: signed(membership.cluster_unhealthy_threshold),
+            ..channel::Settings::default()
+        },
+    }
+}
+
+/// What certificates are kept with.
+fn kept_with(hub: &Hub, leading: watch::Receiver<bool>) -> certificates::Deps {
+    certificates::Deps {
+        client: hub.client.clone(),
+        era: hub.era.clone(),
+        clock: hub.clock.clone(),
+        writer: hub.writer(field_managers::HUB_AGENT),
+        leading,
+    }
+}
+
+/// The webhooks, or where there are to be none, the end of those that there were.
+async fn serve_webhooks(
+    args: &WebhookArgs,
+    hub: &Hub,
+    (apis, networking): (Apis, bool),
+    namespace: &str,
+    kept_with: certificates::Deps,
+    health: &Health,
+    tasks: &mut Tasks,
+) -> anyhow::Result<()> {
+    if !args.enable_webhook {
+        admission::withdraw(hub.client.clone(), kept_with.leading, tasks);
+        return Ok(());
+    }
+    let listener = doors::listen("webhook-bind-address", &args.webhook_bind_address).await?;
+    tracing::info!(address = %listener.local_addr()?, "Serving webhooks");
+    let deps = admission::Deps {
+        client: hub.client.clone(),
+        era: hub.era.clone(),
+        stores: hub.placements.clone(),
+        apis,
+        networking,
+        namespace: namespace.to_owned(),
+        kept_with,
+    };
+    admission::start(args, deps, listener, health, tasks);
     Ok(())
 }
 

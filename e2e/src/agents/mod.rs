@@ -86,13 +86,15 @@ pub async fn start_hub_agent_with(
     further_args: &[String],
 ) -> Result<()> {
     let chart = Chart::new(helm, "hub-agent");
-    let advertised = channel_port(fleet)?;
+    let (advertised, webhooks) = (stable_port(fleet, "channel")?, stable_port(fleet, "webhook")?);
     let values = json!({
         "channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}},
         // Concerns managed members only, of which a local fleet has none.
         "denyModifyMemberClusterLabels": true,
         // Scenarios about what is selected of workloads of the hub's own, and about who writes their status.
         "hubWorkloadNamespaces": ["contents-*", "endpoints-*", "report-workload-*"],
+        // Most scenarios are about what becomes of an object, also of one that is refused at the door: see `with_webhooks`.
+        "enableWebhook": false,
         // Off in a new release; a right that single scenarios need and others go without.
         "reportBack": {"originalResource": true},
     });
@@ -101,11 +103,9 @@ pub async fn start_hub_agent_with(
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
     std::fs::write(port_file(fleet, process, "metrics"), metrics.to_string())?;
     // The first replica serves at the advertised address; others at an address of their own.
-    let port = if process == HUB_AGENT {
-        advertised
-    } else {
-        ports::free_port()?
-    };
+    let first = process == HUB_AGENT;
+    let port = if first { advertised } else { ports::free_port()? };
+    let webhook_port = if first { webhooks } else { ports::free_port()? };
     let account = rendered.service_account()?;
     let kubeconfig = kubeconfig_of(fleet, "hub", &account, &account).await?;
     let mut args = rendered.args()?;
@@ -113,6 +113,9 @@ pub async fn start_hub_agent_with(
     args.extend([
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--channel-bind-address=127.0.0.1:{port}"),
+        format!("--webhook-bind-address=127.0.0.1:{webhook_port}"),
+        format!("--webhook-advertise-address=127.0.0.1:{webhooks}"),
+        "--webhook-client-connection-type=url".to_owned(),
         format!("--health-probe-bind-address=127.0.0.1:{health}"),
         format!("--metrics-bind-address=127.0.0.1:{metrics}"),
     ]);
@@ -158,6 +161,29 @@ pub async fn with_hub_values(
     let outcome = story().await;
     fleet.stop_process(HUB_AGENT).await?;
     start_hub_agent(fleet, &helm, HUB_AGENT, &[]).await?;
+    outcome
+}
+
+/// Tells a story with a hub agent that serves webhooks, as it does by default elsewhere. Afterwards there are none.
+pub async fn with_webhooks(fleet: &Fleet, story: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let kubectl = fleet.kubectl("hub")?;
+    // What the chart installs in their place, and installs again with the agent that comes after.
+    let instead = [
+        "delete",
+        "validatingadmissionpolicybinding",
+        "fleet-override",
+        "--ignore-not-found",
+    ];
+    kubectl.ok(&instead).await?;
+    let outcome = with_hub_values(fleet, &json!({"enableWebhook": true}), &[""; 0], story).await;
+    let gone = [
+        "wait",
+        "--for=delete",
+        "--timeout=60s",
+        "validatingwebhookconfiguration/fleet-validating-webhook-configuration",
+        "mutatingwebhookconfiguration/fleet-mutating-webhook-configuration",
+    ];
+    kubectl.ok(&gone).await?;
     outcome
 }
 
@@ -345,9 +371,9 @@ fn cluster_entry(fleet: &Fleet, cluster: &str) -> Result<Value> {
     )?)
 }
 
-/// The channel's port, the same for the life of a fleet: every restart of the hub agent must come back to it.
-fn channel_port(fleet: &Fleet) -> Result<u16> {
-    let path = fleet.dir().join("conf").join("channel-port");
+/// A port that is the same for the life of a fleet: every restart of the hub agent must come back to it.
+fn stable_port(fleet: &Fleet, of: &str) -> Result<u16> {
+    let path = fleet.dir().join("conf").join(format!("{of}-port"));
     if let Ok(text) = std::fs::read_to_string(&path) {
         return Ok(text.trim().parse()?);
     }

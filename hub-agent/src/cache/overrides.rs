@@ -6,6 +6,7 @@ use fleet_api::{
     placement::{ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride, ResourceOverrideSnapshot},
 };
 use fleet_core::{
+    admission::overrides::{self as admission, Selected},
     overrides::choose::{selected_cluster_wide, selected_in},
     selection::ObjectId,
 };
@@ -25,6 +26,8 @@ use super::watched;
 pub(crate) struct OverrideStores {
     /// ClusterResourceOverrides.
     pub(crate) cluster_wide: Store<ClusterResourceOverride>,
+    /// The same by what they select.
+    pub(crate) cluster_wide_selecting: Index<ClusterResourceOverride, Selected>,
     /// Their snapshots.
     pub(crate) cluster_wide_snapshots: Store<ClusterResourceOverrideSnapshot>,
     /// Their snapshots by override.
@@ -33,6 +36,10 @@ pub(crate) struct OverrideStores {
     pub(crate) cluster_wide_about: Index<ClusterResourceOverrideSnapshot, ObjectId>,
     /// ResourceOverrides.
     pub(crate) namespaced: Store<ResourceOverride>,
+    /// The same by what they select.
+    pub(crate) namespaced_selecting: Index<ResourceOverride, Selected>,
+    /// The same by namespace.
+    pub(crate) namespaced_in: Index<ResourceOverride, String>,
     /// Their snapshots.
     pub(crate) namespaced_snapshots: Store<ResourceOverrideSnapshot>,
     /// Their snapshots by override.
@@ -55,12 +62,24 @@ impl OverrideStores {
             let namespace = snapshot.namespace().unwrap_or_default();
             selected_in(&namespace, &snapshot.spec.override_spec).collect()
         });
+        let mut own_wide = Store::builder(ClusterResourceOverride::CRD.plural);
+        let cluster_wide_selecting =
+            own_wide.index(|own: &ClusterResourceOverride| admission::selected_cluster_wide(&own.spec));
+        let mut own_narrow = Store::builder(ResourceOverride::CRD.plural);
+        let namespaced_in = own_narrow.index(|own: &ResourceOverride| own.namespace().into_iter().collect());
+        let namespaced_selecting = own_narrow.index(|own: &ResourceOverride| {
+            let namespace = own.namespace().unwrap_or_default();
+            admission::selected_in(&namespace, &own.spec)
+        });
         Self {
-            cluster_wide: watched(Store::builder(ClusterResourceOverride::CRD.plural), client, era, tasks),
+            cluster_wide: watched(own_wide, client, era, tasks),
+            cluster_wide_selecting,
             cluster_wide_snapshots: watched(wide, client, era, tasks),
             cluster_wide_of,
             cluster_wide_about,
-            namespaced: watched(Store::builder(ResourceOverride::CRD.plural), client, era, tasks),
+            namespaced: watched(own_narrow, client, era, tasks),
+            namespaced_selecting,
+            namespaced_in,
             namespaced_snapshots: watched(narrow, client, era, tasks),
             namespaced_of,
             namespaced_about,

@@ -108,13 +108,6 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Binds `address`; the error names it.
-pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|e| {
-        anyhow::anyhow!("cannot listen for members on {address}: {e}; choose another --channel-bind-address")
-    })
-}
-
 /// Accepted connections, until the receiver is dropped.
 pub(crate) fn accept(
     listener: TcpListener,

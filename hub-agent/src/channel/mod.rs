@@ -51,7 +51,6 @@ use tokio::sync::watch;
 pub(crate) use self::{
     close::Close,
     convert::refusal_word,
-    listener::bind,
     memory::Charge,
     outgoing::Outgoing,
     registry::{Live, imc_key},

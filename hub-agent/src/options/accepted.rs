@@ -43,19 +43,12 @@ pub(super) struct AcceptedArgs {
           require_equals = true, default_missing_value = "true")]
     pub(super) enable_v1beta1_apis: bool,
     #[arg(long, hide = true)]
-    pub(super) webhook_client_connection_type: Option<String>,
-    #[arg(long, hide = true)]
-    pub(super) webhook_service_name: Option<String>,
-    #[arg(long, hide = true)]
     pub(super) whitelisted_users: Option<String>,
     #[arg(long, hide = true)]
     pub(super) admission_policy_manager_config: Option<String>,
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub(super) enable_pprof: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    pub(super) enable_webhook: Option<bool>,
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub(super) enable_guard_rail: Option<bool>,
@@ -67,19 +60,12 @@ pub(super) struct AcceptedArgs {
     pub(super) enable_pdbs: Option<bool>,
     #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
-    pub(super) use_cert_manager: Option<bool>,
-    #[arg(long, hide = true, action = ArgAction::Set, value_parser = go_bool, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
     pub(super) enable_admission_policy_manager: Option<bool>,
 }
 
 impl AcceptedArgs {
     /// What somebody may rely on and does not get, one line for each flag.
     pub(super) fn ignored(&self) -> Vec<String> {
-        const POLICIES: &str = "what members may be is checked by the chart's policies, and the rest where it is used";
-        let on = |given: Option<bool>, name: &str, instead: &str| {
-            (given == Some(true)).then(|| format!("--{name} is ignored: {instead}"))
-        };
         let set = |given: &Option<String>, name: &str, instead: &str| {
             given.as_ref().map(|_| format!("--{name} is ignored: {instead}"))
         };
@@ -88,11 +74,6 @@ impl AcceptedArgs {
             given.map(|on| format!("--{name}={on} is ignored: set the chart value {value}: {on}"))
         };
         let lines = [
-            on(
-                self.enable_webhook,
-                "enable-webhook",
-                &format!("there are no webhooks; {POLICIES}"),
-            ),
             policy(self.enable_guard_rail, "enable-guard-rail", "enableGuardRail"),
             set(
                 &self.whitelisted_users,
@@ -114,21 +95,6 @@ impl AcceptedArgs {
                 &self.admission_policy_manager_config,
                 "admission-policy-manager-config",
                 "set the chart values admissionPolicyManagerConfigName and additionalConfigData",
-            ),
-            on(
-                self.use_cert_manager,
-                "use-cert-manager",
-                "there are no webhooks that need certificates",
-            ),
-            set(
-                &self.webhook_client_connection_type,
-                "webhook-client-connection-type",
-                "there are no webhooks",
-            ),
-            set(
-                &self.webhook_service_name,
-                "webhook-service-name",
-                "there are no webhooks",
             ),
         ];
         lines.into_iter().flatten().collect()

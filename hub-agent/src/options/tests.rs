@@ -30,16 +30,12 @@ fn flags_of_existing_deployments_are_taken() {
 #[test]
 fn flags_for_safety_that_do_nothing_say_so_in_a_line_each() {
     let all = [
-        "--enable-webhook",
         "--enable-guard-rail=true",
         "--whitelisted-users=a,b",
         "--deny-modify-member-cluster-labels",
         "--enable-pdbs=false",
         "--enable-admission-policy-manager",
         "--admission-policy-manager-config=/etc/policies",
-        "--use-cert-manager",
-        "--webhook-client-connection-type=service",
-        "--webhook-service-name=fleetwebhook",
     ];
     let lines = parse(&all).unwrap().ignored();
     assert_eq!(lines.len(), all.len(), "{lines:#?}");
@@ -51,7 +47,7 @@ fn flags_for_safety_that_do_nothing_say_so_in_a_line_each() {
         );
     }
     // What is switched off, or is as it would be anyway, is missed by nobody.
-    let none = ["--enable-webhook=false", "--max-fleet-size=50"];
+    let none = ["--max-fleet-size=50"];
     assert_eq!(parse(&none).unwrap().ignored(), [""; 0]);
     // What the chart's policies do is theirs to do, on or off.
     for (flag, value) in [
@@ -145,9 +141,58 @@ fn wrong_values_are_refused_with_their_range() {
         ("--eviction-ttl=10000h", "duration must be in the range"),
         ("--channel-bind-address=0", "members need an address"),
         ("--channel-advertise-address=hub", "\"hub\" is not host:port"),
+        (
+            "--webhook-advertise-address=:1",
+            "--webhook-advertise-address: \":1\" is not host:port",
+        ),
+        (
+            "--webhook-bind-address=0",
+            "--webhook-bind-address: the webhooks need an address",
+        ),
+        (
+            "--webhook-client-connection-type=dns",
+            "invalid webhook client connection type: must be \"service\" or \"url\"",
+        ),
+        (
+            "--webhook-service-name=",
+            "Options.WebhookServiceName: Invalid value: \"\": A webhook service name is required when webhooks are enabled",
+        ),
+        (
+            "--use-cert-manager",
+            "Options.UseCertManager: Invalid value: true: If cert manager is used for securing webhook connections, the \
+             EnableWorkload option must be set to true, so that cert manager pods can run in the hub cluster.",
+        ),
+        ("--namespace=", "fail to obtain Pod namespace from POD_NAMESPACE"),
     ];
     for (flag, says) in table {
         let error = parse(&[flag]).unwrap_err();
         assert!(error.contains(says), "{flag}: {error}");
     }
+}
+
+#[test]
+fn the_webhooks_are_where_the_flags_say() {
+    let webhook = parse(&[]).unwrap().webhook;
+    assert!(webhook.enable_webhook && !webhook.use_cert_manager);
+    assert_eq!(webhook.webhook_client_connection_type, ConnectionType::Url);
+    assert_eq!(webhook.address("ns"), "fleetwebhook.ns.svc.cluster.local:9443");
+    for (text, type_) in [("", ConnectionType::Url), ("Service", ConnectionType::Service)] {
+        let webhook = parse(&[&format!("--webhook-client-connection-type={text}")])
+            .unwrap()
+            .webhook;
+        assert_eq!(webhook.webhook_client_connection_type, type_);
+    }
+    let webhook = parse(&[
+        "--webhook-advertise-address=10.0.0.1:1",
+        "--enable-workload",
+        "--use-cert-manager",
+    ]);
+    assert_eq!(webhook.unwrap().webhook.address("ns"), "10.0.0.1:1");
+    // Without webhooks none of it matters.
+    parse(&[
+        "--enable-webhook=false",
+        "--webhook-service-name=",
+        "--webhook-bind-address=0",
+    ])
+    .unwrap();
 }

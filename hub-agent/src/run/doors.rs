@@ -1,5 +1,7 @@
 //! What the agent serves: health and metrics, and the members' channel with its certificate.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use anyhow::{Context as _, bail};
 use fleet_runtime::{
     admin::{Pages, Server},
@@ -8,12 +10,11 @@ use fleet_runtime::{
     options::{AdminArgs, Bind, Hub},
     shutdown::Tasks,
 };
-use tokio::sync::watch;
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     certificates::{self, Source, Tls},
-    channel,
     options::ChannelArgs,
 };
 
@@ -86,20 +87,25 @@ pub(super) fn certificate_source(channel: &ChannelArgs, namespace: &str) -> Sour
     }
 }
 
-/// Go's `:port` means every address of both families, or of IPv4 where there is no IPv6.
-pub(super) async fn listen(bind: &Bind) -> anyhow::Result<tokio::net::TcpListener> {
+/// Opens the port that a flag asks for. Go's `:port` means every address of both families, or of IPv4 where there is no
+/// IPv6.
+pub(super) async fn listen(flag: &str, bind: &Bind) -> anyhow::Result<TcpListener> {
+    let open = async |address: SocketAddr| {
+        let listener = TcpListener::bind(address).await;
+        listener.with_context(|| format!("cannot listen on {address}; choose another --{flag}"))
+    };
     match bind {
-        Bind::Off => bail!("--channel-bind-address: members need an address to connect to"),
-        Bind::Port(port) => match channel::bind((std::net::Ipv6Addr::UNSPECIFIED, *port).into()).await {
+        Bind::Off => bail!("--{flag}: an address is needed"),
+        Bind::Port(port) => match open((Ipv6Addr::UNSPECIFIED, *port).into()).await {
             Ok(listener) => Ok(listener),
-            Err(_) => channel::bind((std::net::Ipv4Addr::UNSPECIFIED, *port).into()).await,
+            Err(_) => open((Ipv4Addr::UNSPECIFIED, *port).into()).await,
         },
         Bind::Address(address) => {
             let mut found = tokio::net::lookup_host(address)
                 .await
-                .with_context(|| format!("--channel-bind-address: cannot resolve {address}"))?;
+                .with_context(|| format!("--{flag}: cannot resolve {address}"))?;
             let address = found.next();
-            channel::bind(address.with_context(|| "--channel-bind-address: the host has no address")?).await
+            open(address.with_context(|| format!("--{flag}: the host has no address"))?).await
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Runs on the leader. [`UserResources::view`] answers what selection asks; [`UserResources::content`] gives the texts;
 //! [`UserResources::listen`] tells which objects changed, and which placements name kinds that came or went.
 
+mod catalogue;
 mod content;
 mod definitions;
 mod kinds;
@@ -37,6 +38,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+pub(crate) use self::{catalogue::Catalogue, place::Place, view::View};
 use self::{
     content::Versions,
     definitions::{Definition, Service},
@@ -44,7 +46,6 @@ use self::{
     light::Light,
     watches::Watched,
 };
-pub(crate) use self::{place::Place, view::View};
 
 /// An API that does not list in this time does not hold up the placements that could do without it.
 const SYNC_WAIT: Duration = Duration::from_secs(10);

@@ -1,0 +1,4 @@
+//! The webhooks, asked by a real API server. Each scenario switches them on for itself.
+
+mod denials;
+mod life;
