@@ -28,19 +28,25 @@ impl Drain<'_> {
         let is_here = |it: &Eviction| it.spec.cluster_name == cluster;
         let listed = hub.list("", is_here).await?;
         let mut version = listed.version;
-        let mut to_make = Vec::new();
+        let (mut to_make, mut waiting) = (Vec::new(), Vec::new());
         for placement in self.without_fixed(placements).await? {
             let found = listed
                 .items
                 .iter()
                 .find(|it| it.spec.placement_name == placement && self.serves(it));
-            match found.and_then(|it| it.metadata.name.clone()) {
-                // Another drain is at it, or one before was interrupted.
-                Some(name) => self.is_open(&placement, name),
+            match found {
+                // Another drain is at it, or one before was interrupted. It may have been waiting for long.
+                Some(eviction) => {
+                    self.is_open(&placement, eviction.metadata.name.clone().unwrap_or_default());
+                    waiting.extend(self.is(eviction));
+                }
                 None => to_make.push(placement),
             }
         }
         self.create(to_make).await?;
+        for placement in waiting {
+            self.say_waiting(&placement).await;
+        }
         while !self.open.is_empty() {
             let mut waiting = None;
             let heard = |news| {

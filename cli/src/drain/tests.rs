@@ -228,6 +228,12 @@ web         east      waiting   budget maxUnavailable: 0: allows no eviction
         made["metadata"]["annotations"]["rollout.kubernetes-fleet.io/wait"],
         "600s"
     );
+    // The next drain finds it waiting, and says so.
+    let interrupted = tokio::time::sleep(Duration::from_secs(3));
+    let (report, _) = hub.run(drain(&client, "east", &options, interrupted, &say)).await;
+    assert_eq!(report.table().to_string(), wanted);
+    let waiting = |line: &&String| line.contains("waiting for its budget");
+    assert_eq!(hub.said().iter().filter(waiting).count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
