@@ -229,8 +229,11 @@ impl<S: Scope> Story<S> {
     }
 }
 
+const SECOND: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
+
 /// Whether every cluster of a run was started once, and never more than `max` of a stage were under way at a time, by the
-/// times that the run says. Its conditions have whole seconds.
+/// times that the run says. Its conditions have whole seconds, and where the write that says both that one has ended and that
+/// the next has begun is refused, the next try says the end of the one later than the beginning of the other.
 pub fn within(status: &UpdateRunStatus, max: usize) -> Result<()> {
     for stage in &status.stages_status {
         let time = |cluster: &ClusterUpdatingStatus, type_: &str| {
@@ -241,7 +244,8 @@ pub fn within(status: &UpdateRunStatus, max: usize) -> Result<()> {
             let at = time(cluster, "Started");
             let others = stage.clusters.iter().filter(|other| {
                 let ended = time(other, "Succeeded");
-                time(other, "Started").is_some_and(|began| Some(began) <= at) && ended.is_none_or(|end| Some(end) > at)
+                time(other, "Started").is_some_and(|began| Some(began) <= at)
+                    && ended.is_none_or(|end| Some(end - SECOND) > at)
             });
             let count = others.count();
             ensure!(count <= max, "{count} at once, not {max}: {stage:?}");
