@@ -141,8 +141,22 @@ impl Site {
     /// As if nobody had ever installed anything.
     async fn clear(&self, name: &str) -> Result<()> {
         self.helm(&["uninstall", name, "--ignore-not-found"]).await?.ok();
-        // An API server that finds a definition's store not ready tries its clean-up again ever more slowly.
-        self.kubectl.ok(&["delete", "crd", "--all", "--timeout=180s"]).await?;
+        // The API server opens the store of a kind when somebody first asks for its objects. If that is its own clean-up,
+        // it finds the store not ready, and tries again ever more slowly, minutes in the end: so somebody else asks before.
+        let names = self
+            .kubectl
+            .ok(&["get", "crd", "-o=jsonpath={.items[*].metadata.name}"])
+            .await?;
+        let kinds = names.split_whitespace().collect::<Vec<_>>().join(",");
+        if !kinds.is_empty() {
+            self.kubectl
+                .ok(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"])
+                .await?;
+            self.kubectl
+                .ok(&["get", &kinds, "--all-namespaces", "--ignore-not-found"])
+                .await?;
+        }
+        self.kubectl.ok(&["delete", "crd", "--all", "--timeout=60s"]).await?;
         Ok(())
     }
 }
