@@ -332,6 +332,15 @@ events! {
     }
 }
 
+// Ours: upstream's controllers of overrides emit none.
+events! {
+    /// On overrides, which have no conditions.
+    pub enum OverrideEvent from "clusterresourceoverride-controller" or "resourceoverride-controller" {
+        /// What the webhook would have said: it was away, switched off, or asked twice at one moment.
+        Invalid { why: String } => Warning "OverrideInvalid" "{why}";
+    }
+}
+
 // Ours, all of them: upstream's applier emits none.
 events! {
     /// On Works; recorded by the hub on the member's behalf.

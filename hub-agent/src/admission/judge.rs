@@ -31,7 +31,11 @@ use super::{
     recent::Recent,
     review::{Answer, Request},
 };
-use crate::cache::{family::Placements, overrides::OverrideStores, user::Catalogue};
+use crate::cache::{
+    family::Placements,
+    overrides::{OverrideStores, another},
+    user::Catalogue,
+};
 
 /// Answers questions. Cheap to clone.
 #[derive(Clone)]
@@ -97,7 +101,7 @@ impl Judge {
         recent.sweep(|key| version(store, key));
         let others = Others {
             count: store.len() + recent.new_in(None, &own),
-            selecting: &|selected| other(selecting.keys(selected), &own).or_else(|| recent.selecting(selected, &own)),
+            selecting: &|selected| another(selecting.keys(selected), &own).or_else(|| recent.selecting(selected, &own)),
         };
         let old = old.as_ref().map(|old| &old.spec);
         let verdict = overrides::cluster_wide(own.name(), &new.spec, old, &others);
@@ -127,7 +131,7 @@ impl Judge {
         recent.sweep(|key| version(store, key));
         let others = Others {
             count: inside.count(&namespace) + recent.new_in(Some(&namespace), &own),
-            selecting: &|selected| other(selecting.keys(selected), &own).or_else(|| recent.selecting(selected, &own)),
+            selecting: &|selected| another(selecting.keys(selected), &own).or_else(|| recent.selecting(selected, &own)),
         };
         let old = old.as_ref().map(|old| &old.spec);
         let verdict = overrides::namespaced((&namespace, own.name()), &new.spec, old, &others);
@@ -213,11 +217,6 @@ fn fill(request: &Request<'_>) -> Result<Answer, Answer> {
 
 fn version<K: Resource + Send + Sync + 'static>(store: &Store<K>, key: &Key) -> Option<String> {
     store.get(key)?.meta().resource_version.clone()
-}
-
-fn other(keys: Vec<Key>, own: &Key) -> Option<String> {
-    let found = keys.into_iter().find(|key| key != own)?;
-    Some(found.name().to_owned())
 }
 
 fn note<K: Resource + Send + Sync + 'static>(

@@ -114,3 +114,9 @@ pub(crate) fn parents<K: Resource>(snapshot: &K) -> Vec<Key> {
     };
     name.map(key).into_iter().collect()
 }
+
+/// The name of one of these overrides that is another than `own`.
+pub(crate) fn another(keys: Vec<Key>, own: &Key) -> Option<String> {
+    let found = keys.into_iter().find(|key| key != own)?;
+    Some(found.name().to_owned())
+}

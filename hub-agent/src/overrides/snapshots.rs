@@ -3,20 +3,29 @@
 use std::collections::BTreeMap;
 
 use fleet_api::{
+    events::OverrideEvent,
     finalizers,
     kind::{Kind, SpecKind},
     labels,
+    names::Scope,
     placement::{
         ClusterResourceOverride, ClusterResourceOverrideSnapshot, ClusterResourceOverrideSnapshotSpec,
         ResourceOverride, ResourceOverrideSnapshot, ResourceOverrideSnapshotSpec,
     },
     raw::RawJson,
 };
-use fleet_core::overrides::snapshots::{self as core, Existing};
+use fleet_core::{
+    admission::{
+        Verdict,
+        overrides::{self as admission, Others},
+    },
+    overrides::snapshots::{self as core, Existing},
+};
 use fleet_runtime::{
     Key,
     cache::{Index, Store},
     controller::{self, Measures},
+    events::Recorder,
     queue::{Next, Queue},
 };
 use k8s_openapi::ByteString;
@@ -31,10 +40,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cache::{
         family::{Family, beside, owned_by},
-        overrides::{OverrideStores, parents},
+        overrides::{OverrideStores, another, parents},
     },
     pipeline::Error,
-    writer::{Part, Writer},
+    writer::{Part, Writer, record},
 };
 use fleet_api::placement::{ClusterScoped, Namespaced};
 
@@ -45,6 +54,7 @@ pub(crate) struct Context {
     pub(crate) cluster: Family<ClusterScoped>,
     pub(crate) namespaced: Family<Namespaced>,
     pub(crate) writer: Writer,
+    pub(crate) events: Recorder,
 }
 
 /// Overrides, their snapshots, and the snapshots by override.
@@ -57,6 +67,10 @@ trait Override: SpecKind<Spec: Serialize + Clone + Send> {
     fn snapshot_spec(spec: Self::Spec, hash: Vec<u8>) -> <Self::Snapshot as HasSpec>::Spec;
     fn hash(snapshot: &Self::Snapshot) -> Vec<u8>;
     fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot>;
+    /// Of which scope the objects are that it selects.
+    const SCOPE: Scope;
+    /// What the webhook would say of it, were it new.
+    fn judge(&self, key: &Key, stores: &OverrideStores) -> Verdict;
 }
 
 impl Override for ClusterResourceOverride {
@@ -81,6 +95,16 @@ impl Override for ClusterResourceOverride {
             &stores.cluster_wide_of,
         )
     }
+
+    const SCOPE: Scope = Scope::Cluster;
+
+    fn judge(&self, key: &Key, stores: &OverrideStores) -> Verdict {
+        let others = Others {
+            count: 0,
+            selecting: &|selected| another(stores.cluster_wide_selecting.keys(selected), key),
+        };
+        admission::cluster_wide(key.name(), &self.spec, None, &others)
+    }
 }
 
 impl Override for ResourceOverride {
@@ -100,6 +124,17 @@ impl Override for ResourceOverride {
     fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot> {
         let stores = &ctx.stores;
         (&stores.namespaced, &stores.namespaced_snapshots, &stores.namespaced_of)
+    }
+
+    const SCOPE: Scope = Scope::Namespaced;
+
+    fn judge(&self, key: &Key, stores: &OverrideStores) -> Verdict {
+        let others = Others {
+            count: 0,
+            selecting: &|selected| another(stores.namespaced_selecting.keys(selected), key),
+        };
+        let namespace = key.namespace().unwrap_or_default();
+        admission::namespaced((namespace, key.name()), &self.spec, None, &others)
     }
 }
 
@@ -216,6 +251,7 @@ async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
             return Err(Error::NotYet(format!("{} {own} exists already", K::Snapshot::KIND)));
         }
         tracing::info!(snapshot = name, "Created the override snapshot");
+        warn(ctx, key, &*found);
     }
     let relabel = changes
         .promote
@@ -234,6 +270,14 @@ async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
         ctx.writer.delete(snapshots, &own, key, uid.as_deref(), None).await?;
     }
     Ok(Next::Wait)
+}
+
+/// Says of new content what the webhook would have said: it may have been away, or two replicas may each have let in one of
+/// two overrides that select the same.
+fn warn<K: Override>(ctx: &Context, key: &Key, found: &K) {
+    if let Verdict::Denied(why) = found.judge(key, &ctx.stores) {
+        record(&ctx.events, K::SCOPE, found, &OverrideEvent::Invalid { why });
+    }
 }
 
 fn existing<K: Override>(ctx: &Context, snapshot: &K::Snapshot) -> Existing {

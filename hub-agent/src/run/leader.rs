@@ -169,6 +169,7 @@ impl Leader {
             cluster: self.hub.placements.cluster.clone(),
             namespaced: self.hub.placements.namespaced.clone(),
             writer: self.hub.writer(field_managers::OVERRIDE),
+            events: self.hub.events.clone(),
         };
         let cluster = Pipeline::new(self.hub.placements.cluster.clone(), shared.clone());
         let namespaced = Pipeline::new(self.hub.placements.namespaced.clone(), shared.clone());

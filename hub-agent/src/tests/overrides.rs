@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fleet_api::{finalizers, labels, names::field_managers};
 use fleet_runtime::{
-    cache::Era, controller::Measures, health::Health, metrics::Metrics, shutdown::Tasks, writes::Writes,
+    cache::Era, clock::Clock, controller::Measures, events::Recorder, health::Health, metrics::Metrics,
+    shutdown::Tasks, writes::Writes,
 };
 use fleet_testkit::Server;
 use serde_json::{Value, json};
@@ -21,11 +22,15 @@ async fn agent(server: &Server) -> (Tasks, DropGuard) {
     let mut tasks = Tasks::new(CancellationToken::new());
     let placements = Placements::start(&client, &Era::default(), true, &mut tasks);
     placements.synced(&Health::default()).await;
+    let (writes, clock) = (Writes::new("hub", &metrics), Clock::system());
+    let (events, sender) = Recorder::new(client.clone(), writes, clock, "hub-agent-0", &metrics);
+    tasks.spawn_endless("events", sender.run());
     let context = overrides::Context {
         stores: placements.overrides.clone(),
         cluster: placements.cluster.clone(),
         namespaced: placements.namespaced.clone(),
         writer: Writer::new(client, Writes::new("hub", &metrics), field_managers::OVERRIDE),
+        events,
     };
     let stop = CancellationToken::new();
     let run = overrides::run(context, Measures::new(&metrics), stop.clone());
@@ -94,6 +99,39 @@ async fn a_snapshot_is_made_once_and_again_when_the_override_changes() {
     server.delete(OVERRIDE);
     eventually("all of it gone", || {
         snapshots(&server).is_empty() && server.get(OVERRIDE).is_none()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_webhook_would_have_refused_is_warned_about() {
+    let server = Server::new();
+    let other = OVERRIDE.replace("wide", "another");
+    server.put(OVERRIDE, json!({ "spec": rules("one") }));
+    let _running = agent(&server).await;
+    eventually("its snapshot", || snapshots(&server).len() == 1).await;
+    let warnings = || {
+        let of = |event: &Value| (event["reason"] == "OverrideInvalid").then(|| event["message"].to_string());
+        server.all("events").iter().filter_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(), [""; 0]);
+
+    // Two replicas may each let in one of two.
+    server.put(&other, json!({ "spec": rules("two") }));
+    eventually("a warning", || {
+        warnings()
+            .iter()
+            .any(|said| said.contains("has been selected by both another and wide"))
+    })
+    .await;
+
+    let mut patches = rules("three");
+    patches["policy"]["overrideRules"][0]["jsonPatchOverrides"][0]["path"] = json!("/metadata/name");
+    server.delete(&other);
+    server.edit(OVERRIDE, |object| object["spec"] = patches.clone());
+    eventually("one of the new content", || {
+        let why = "cannot override metadata fields except annotations and labels";
+        warnings().iter().any(|said| said.contains(why))
     })
     .await;
 }
