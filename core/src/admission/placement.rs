@@ -21,7 +21,7 @@ pub enum Known {
 }
 
 /// What is known beside the placement itself.
-pub struct Context<'a> {
+pub struct Kinds<'a> {
     /// Group, version and kind, to what the hub says about it.
     pub kind: &'a dyn Fn(&str, &str, &str) -> Known,
     /// Which kinds can be placed.
@@ -42,7 +42,7 @@ pub fn judge(
     name: &str,
     new: &PlacementSpec,
     old: Option<&PlacementSpec>,
-    context: &Context<'_>,
+    context: &Kinds<'_>,
 ) -> Verdict {
     if let Some(old) = old {
         if old.placement_type() != new.placement_type() {
@@ -69,7 +69,7 @@ fn errors(
     name: &str,
     new: &PlacementSpec,
     old: Option<&PlacementSpec>,
-    context: &Context<'_>,
+    context: &Kinds<'_>,
 ) -> Errors {
     let mut errors = Errors::none();
     if old.is_none() && name.len() > LABEL_MAX {
@@ -100,7 +100,7 @@ fn selectors(
     scope: PlacementScope,
     new: &PlacementSpec,
     old: Option<&PlacementSpec>,
-    context: &Context<'_>,
+    context: &Kinds<'_>,
     errors: &mut Errors,
 ) -> bool {
     let namespaced_allowed = new.resource_selectors.iter().any(takes_from_a_namespace);

@@ -8,7 +8,7 @@ use fleet_api::conditions::{self, ConditionState, Status};
 use fleet_api::placement::{BindingSpec, BindingStatus, ClusterDecision, PerClusterPlacementStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
-use super::Context;
+use super::Common;
 
 /// A binding, as far as it matters here.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +87,7 @@ pub fn latest_by_cluster<'a, B>(
 
 /// The part of a cluster that was picked. Only conditions are carried over from `previous`, for their times.
 pub fn entry(
-    context: &Context<'_>,
+    context: &Common<'_>,
     decision: &ClusterDecision,
     binding: Option<&BindingView<'_>>,
     previous: Option<&PerClusterPlacementStatus>,
@@ -125,7 +125,7 @@ pub fn entry(
 
 /// The parts of clusters that were asked for and not found: they have no name.
 pub fn unplaced<'a>(
-    context: &Context<'_>,
+    context: &Common<'_>,
     decisions: impl IntoIterator<Item = &'a ClusterDecision>,
     previous: &[PerClusterPlacementStatus],
 ) -> Vec<PerClusterPlacementStatus> {
@@ -152,7 +152,7 @@ pub fn unplaced<'a>(
 }
 
 struct Writer<'a> {
-    context: &'a Context<'a>,
+    context: &'a Common<'a>,
     entry: Entry,
 }
 

@@ -8,7 +8,7 @@ use fleet_api::conditions::placement::{
 use fleet_api::conditions::{self, Status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{Context, Entry};
+use super::{Common, Entry};
 
 /// How many clusters have come how far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub fn external(counts: &Counts) -> External<'_> {
 }
 
 /// Puts the conditions after scheduling into `list`: in order up to the first that is not true, and none after it.
-pub fn conditions(context: &Context<'_>, counts: &Counts, list: &mut Vec<Condition>) {
+pub fn conditions(context: &Common<'_>, counts: &Counts, list: &mut Vec<Condition>) {
     let reached = write(context, counts, list);
     for step in Step::ALL
         .iter()
@@ -153,7 +153,7 @@ pub fn conditions(context: &Context<'_>, counts: &Counts, list: &mut Vec<Conditi
     }
 }
 
-fn write(context: &Context<'_>, counts: &Counts, list: &mut Vec<Condition>) -> Vec<Step> {
+fn write(context: &Common<'_>, counts: &Counts, list: &mut Vec<Condition>) -> Vec<Step> {
     if context.external {
         let state = match external(counts) {
             External::Mixed => Some(RolloutStarted::ExternalMixed),
@@ -190,12 +190,12 @@ fn write(context: &Context<'_>, counts: &Counts, list: &mut Vec<Condition>) -> V
     reached
 }
 
-fn set(context: &Context<'_>, list: &mut Vec<Condition>, state: &impl PlacementState) {
+fn set(context: &Common<'_>, list: &mut Vec<Condition>, state: &impl PlacementState) {
     conditions::set(list, &context.scope.state(state), context.generation, context.now);
 }
 
 fn write_step(
-    context: &Context<'_>,
+    context: &Common<'_>,
     list: &mut Vec<Condition>,
     step: Step,
     status: Status,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use fleet_api::names::Scope;
 use fleet_api::placement::{ClusterDecision, PerClusterPlacementStatus, PlacementStatus};
 
-use super::{Context, Counts, Share, World, begin, entry, finish, previous_entries, unplaced};
+use super::{Common, Counts, Share, World, begin, entry, finish, previous_entries, unplaced};
 
 /// Where the status that a placement has comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ struct Basis {
 }
 
 impl Basis {
-    fn is(&self, context: &Context<'_>) -> bool {
+    fn is(&self, context: &Common<'_>) -> bool {
         let latest = self
             .latest
             .as_ref()
@@ -51,8 +51,8 @@ impl Basis {
     }
 }
 
-impl From<&Context<'_>> for Basis {
-    fn from(context: &Context<'_>) -> Self {
+impl From<&Common<'_>> for Basis {
+    fn from(context: &Common<'_>) -> Self {
         Self {
             scope: context.scope,
             generation: context.generation,

@@ -39,7 +39,7 @@ pub const ENTRIES_BYTES_MAX: usize = 900 * 1024;
 
 /// What all parts of a placement's status share.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct Common<'a> {
     /// The placement's scope.
     pub scope: Scope,
     /// The placement's generation.
@@ -56,7 +56,7 @@ pub struct Context<'a> {
     pub now: Timestamp,
 }
 
-impl Context<'_> {
+impl Common<'_> {
     /// The conditions that are expected after scheduling.
     pub fn steps(&self) -> &'static [Step] {
         Step::expected(self.reports_diff)
@@ -119,7 +119,7 @@ impl<'a> PolicyView<'a> {
 #[derive(Clone)]
 pub struct World<'a> {
     /// What all parts share.
-    pub context: Context<'a>,
+    pub context: Common<'a>,
     /// The latest policy snapshot, once there is one.
     pub policy: Option<PolicyView<'a>>,
     /// The bindings that count, by cluster: see [`bindings_by_cluster`].
@@ -171,7 +171,7 @@ fn begin<'a>(world: &World<'a>) -> (PlacementStatus, Option<PolicyView<'a>>) {
 }
 
 /// Placement-level fields and conditions, from the sum of the entries.
-fn finish(context: &Context<'_>, counts: &Counts, world: &World<'_>, status: &mut PlacementStatus) {
+fn finish(context: &Common<'_>, counts: &Counts, world: &World<'_>, status: &mut PlacementStatus) {
     if counts.clusters() == 0 {
         let scheduled = Step::Scheduled.on_placement(context.scope);
         status.conditions.retain(|condition| condition.type_ == scheduled);
@@ -188,7 +188,7 @@ fn finish(context: &Context<'_>, counts: &Counts, world: &World<'_>, status: &mu
 }
 
 /// `observedResourceIndex` before any cluster is looked at.
-fn observed_index(context: &Context<'_>) -> String {
+fn observed_index(context: &Common<'_>) -> String {
     let index = context.latest.filter(|_| !context.external).map(|(_, index)| index);
     index.unwrap_or_default().to_owned()
 }
@@ -202,7 +202,7 @@ fn previous_entries(status: &PlacementStatus) -> BTreeMap<&str, &PerClusterPlace
 }
 
 /// Whether the placement has reached what it asks for: every expected condition is true for its generation.
-pub fn is_completed(context: &Context<'_>, list: &[Condition]) -> bool {
+pub fn is_completed(context: &Common<'_>, list: &[Condition]) -> bool {
     first_unmet(context, list).is_none()
 }
 
@@ -216,7 +216,7 @@ pub fn acquires(strategy: Option<&RolloutStrategy>) -> Option<WhenToTakeOver> {
 }
 
 /// The first condition in order that is not true for the generation, with its status and reason if it has them.
-pub fn first_unmet<'a>(context: &Context<'_>, list: &'a [Condition]) -> Option<(Step, Option<&'a Condition>)> {
+pub fn first_unmet<'a>(context: &Common<'_>, list: &'a [Condition]) -> Option<(Step, Option<&'a Condition>)> {
     let mut steps = std::iter::once(&Step::Scheduled).chain(context.steps());
     let unmet = steps.find(|step| !conditions::is_true(list, step.on_placement(context.scope), context.generation))?;
     Some((
@@ -228,7 +228,7 @@ pub fn first_unmet<'a>(context: &Context<'_>, list: &'a [Condition]) -> Option<(
 /// What has gone wrong between two states, with the words of its condition; each is worth a warning.
 ///
 /// Steps that are false for a moment in every rollout count only once a member says that it failed.
-pub fn failures(context: &Context<'_>, before: &PlacementStatus, after: &PlacementStatus) -> Vec<(Step, String)> {
+pub fn failures(context: &Common<'_>, before: &PlacementStatus, after: &PlacementStatus) -> Vec<(Step, String)> {
     let failed = |status: &PlacementStatus| {
         let (step, condition) = first_unmet(context, &status.conditions)?;
         let condition = condition.filter(|condition| Status::of(condition) == Status::False)?;

@@ -11,7 +11,7 @@ use fleet_api::conditions::placement::Step;
 use fleet_api::conditions::{self, Status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::Context;
+use super::Common;
 
 /// The window of an idle hub: less than a person notices.
 const WINDOW_MIN: Duration = Duration::from_millis(50);
@@ -47,7 +47,7 @@ pub enum Due {
 
 impl Pace {
     /// Looks at a status that should be written.
-    pub fn look(&mut self, context: &Context<'_>, before: &[Condition], after: &[Condition], now: Duration) -> Due {
+    pub fn look(&mut self, context: &Common<'_>, before: &[Condition], after: &[Condition], now: Duration) -> Due {
         self.note(context, after);
         let turns = turns(context, before, after);
         if turns.iter().any(|step| !self.turned.contains(step)) {
@@ -72,7 +72,7 @@ impl Pace {
     /// with it: each is worth an Event, also if it lost its truth for too short a time to be shown.
     pub fn wrote(
         &mut self,
-        context: &Context<'_>,
+        context: &Common<'_>,
         (before, after): (&[Condition], &[Condition]),
         now: Duration,
         took: Duration,
@@ -92,7 +92,7 @@ impl Pace {
         news
     }
 
-    fn note(&mut self, context: &Context<'_>, after: &[Condition]) {
+    fn note(&mut self, context: &Common<'_>, after: &[Condition]) {
         let holds = |step: &Step| conditions::is_true(after, step.on_placement(context.scope), context.generation);
         let unmet = context.steps().iter().filter(|step| !holds(step));
         self.dipped.extend(unmet);
@@ -100,7 +100,7 @@ impl Pace {
 }
 
 /// The steps that somebody may be waiting for: those that have become true, and failures that were not there.
-fn turns(context: &Context<'_>, before: &[Condition], after: &[Condition]) -> Vec<Step> {
+fn turns(context: &Common<'_>, before: &[Condition], after: &[Condition]) -> Vec<Step> {
     let status = |list, step: &Step| {
         let condition = conditions::fresh(list, step.on_placement(context.scope), context.generation);
         condition.map_or(Status::Unknown, Status::of)
@@ -117,7 +117,7 @@ fn turns(context: &Context<'_>, before: &[Condition], after: &[Condition]) -> Ve
 }
 
 /// Whether the status says that something is being decided.
-fn is_passing(context: &Context<'_>, after: &[Condition]) -> bool {
+fn is_passing(context: &Common<'_>, after: &[Condition]) -> bool {
     let undecided = |step: &Step| {
         let condition = conditions::fresh(after, step.on_placement(context.scope), context.generation);
         condition.is_some_and(|condition| Status::of(condition) == Status::Unknown)
@@ -133,8 +133,8 @@ mod tests {
 
     use super::*;
 
-    fn context(generation: i64) -> Context<'static> {
-        Context {
+    fn context(generation: i64) -> Common<'static> {
+        Common {
             scope: Scope::Cluster,
             generation,
             external: false,

@@ -4,7 +4,7 @@ use fleet_api::conditions::placement::Step;
 use fleet_api::conditions::{self, Status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::Context;
+use super::Common;
 
 /// The first condition that is not True for the generation, or that all are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ const NOTHING: &str = "nil";
 const COMPLETED: &str = "Completed";
 
 /// Where a placement with these conditions stands.
-pub fn standing<'a>(context: &Context<'_>, list: &'a [Condition]) -> Standing<'a> {
+pub fn standing<'a>(context: &Common<'_>, list: &'a [Condition]) -> Standing<'a> {
     for step in std::iter::once(&Step::Scheduled).chain(context.steps()) {
         let type_name = step.on_placement(context.scope);
         match conditions::fresh(list, type_name, context.generation) {

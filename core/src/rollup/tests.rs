@@ -12,8 +12,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn context() -> Context<'static> {
-    Context {
+fn context() -> Common<'static> {
+    Common {
         scope: Scope::Cluster,
         generation: 1,
         external: false,
@@ -164,7 +164,7 @@ impl Fleet {
         }
     }
 
-    fn world<'a>(&'a self, context: &Context<'a>) -> World<'a> {
+    fn world<'a>(&'a self, context: &Common<'a>) -> World<'a> {
         let view = |(name, spec, status, index): &'a (String, BindingSpec, BindingStatus, String)| {
             (
                 name.as_str(),
@@ -196,7 +196,7 @@ impl Fleet {
         }
     }
 
-    fn rolled_up(&self, context: &Context<'_>) -> PlacementStatus {
+    fn rolled_up(&self, context: &Common<'_>) -> PlacementStatus {
         roll_up(&self.world(context))
     }
 }
@@ -411,7 +411,7 @@ fn every_step_stops_the_list_where_one_cluster_stops() {
     ] {
         for scope in [Scope::Cluster, Scope::Namespaced] {
             let mut fleet = Fleet::new(&[("a", 5, true), ("b", steps, ok), ("c", 5, true)]);
-            let context = Context { scope, ..context() };
+            let context = Common { scope, ..context() };
             // What was true before is gone.
             fleet.previous = Fleet::new(&[("a", 5, true), ("b", 5, true), ("c", 5, true)]).rolled_up(&context);
             let status = fleet.rolled_up(&context);
@@ -488,7 +488,7 @@ fn one_overridden_cluster_is_enough_for_the_message() {
 fn scheduling_that_is_not_done_leaves_older_conditions_alone() {
     let mut fleet = Fleet::new(&[("a", 5, true)]);
     fleet.previous = fleet.rolled_up(&context());
-    let later = Context {
+    let later = Common {
         generation: 2,
         ..context()
     };
@@ -505,15 +505,15 @@ fn scheduling_that_is_not_done_leaves_older_conditions_alone() {
 
 #[test]
 fn the_metric_names_the_first_condition_that_is_not_true() {
-    let stands = |steps, ok, context: &Context<'_>| {
-        let status = Fleet::new(&[("a", steps, ok)]).rolled_up(&Context {
+    let stands = |steps, ok, context: &Common<'_>| {
+        let status = Fleet::new(&[("a", steps, ok)]).rolled_up(&Common {
             generation: 1,
             ..*context
         });
         let found = standing(context, &status.conditions);
         format!("{} {} {}", found.condition_type, found.status, found.reason)
     };
-    let later = Context {
+    let later = Common {
         generation: 2,
         ..context()
     };
@@ -575,7 +575,7 @@ fn clusters_that_were_not_found_are_listed_without_name_and_keep_their_time() {
     assert!(!is_completed(&context(), &status.conditions));
     fleet.previous = status.clone();
     assert_eq!(
-        fleet.rolled_up(&Context {
+        fleet.rolled_up(&Common {
             now: at(500),
             ..context()
         }),
@@ -589,7 +589,7 @@ fn a_second_look_changes_nothing() {
     let first = fleet.rolled_up(&context());
     fleet.previous = first.clone();
     assert_eq!(
-        fleet.rolled_up(&Context {
+        fleet.rolled_up(&Common {
             now: at(999),
             ..context()
         }),
@@ -601,7 +601,7 @@ fn a_second_look_changes_nothing() {
 fn reporting_differences_swaps_the_conditions() {
     let mut fleet = Fleet::new(&[("a", 5, true)]);
     fleet.previous = fleet.rolled_up(&context());
-    let diff = Context {
+    let diff = Common {
         reports_diff: true,
         ..context()
     };
@@ -631,7 +631,7 @@ fn reporting_differences_swaps_the_conditions() {
 
 #[test]
 fn an_external_rollout_shows_what_the_clusters_agree_on() {
-    let external = Context {
+    let external = Common {
         external: true,
         scope: Scope::Namespaced,
         latest: None,
@@ -729,7 +729,7 @@ fn an_entry_that_is_too_large_loses_details_and_no_condition() {
     let whole = fleet.rolled_up(&context());
     fleet.previous = PlacementStatus::default();
     let size = serde_json::to_vec(&whole.placement_statuses[0]).unwrap().len();
-    let tight = fleet.rolled_up(&Context {
+    let tight = fleet.rolled_up(&Common {
         entry_bytes_max: size - 100,
         ..context()
     });
@@ -738,7 +738,7 @@ fn an_entry_that_is_too_large_loses_details_and_no_condition() {
             .observed_drifts
             .is_empty()
     );
-    let tighter = fleet.rolled_up(&Context {
+    let tighter = fleet.rolled_up(&Common {
         entry_bytes_max: 10,
         ..context()
     });
@@ -766,7 +766,7 @@ proptest! {
         for (binding, (_, _, index)) in fleet.bindings.iter_mut().zip(&start) {
             binding.3 = if *index == 0 { String::new() } else { index.to_string() };
         }
-        let context = Context { external, ..context() };
+        let context = Common { external, ..context() };
         let make = |fleet: &Fleet, i: usize| {
             let (name, spec, status, index) = &fleet.bindings[i];
             let view = BindingView { generation: 2, spec, status: Some(status), index };

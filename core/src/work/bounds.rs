@@ -4,7 +4,7 @@
 use fleet_api::names::PlacementKey;
 use fleet_api::raw::RawJson;
 
-use super::Failure;
+use super::WorkFailure;
 use crate::envelope::EnvelopeKind;
 use crate::overrides::Rbac;
 use crate::selection::{ClusterScoped, ObjectId};
@@ -38,7 +38,7 @@ impl<'a> Bounds<'a> {
     ///
     /// # Errors
     /// The first that is not.
-    pub(super) fn checked(&self, manifests: Vec<(ObjectId, RawJson)>) -> Result<Vec<(ObjectId, RawJson)>, Failure> {
+    pub(super) fn checked(&self, manifests: Vec<(ObjectId, RawJson)>) -> Result<Vec<(ObjectId, RawJson)>, WorkFailure> {
         let bounds = [
             ("a ResourcePlacement", self.placement),
             ("a ResourceEnvelope", self.envelope),
@@ -46,16 +46,16 @@ impl<'a> Bounds<'a> {
         for (source_kind, namespace) in bounds.into_iter().filter_map(|(kind, at)| Some((kind, at?))) {
             for (_, manifest) in &manifests {
                 // As it is, not as it was selected.
-                let object = ObjectId::of(manifest).map_err(Failure::Undecodable)?;
+                let object = ObjectId::of(manifest).map_err(WorkFailure::Undecodable)?;
                 if object.namespace != namespace || (self.cluster_scoped)(&object) == Some(true) {
-                    return Err(Failure::Outside {
+                    return Err(WorkFailure::Outside {
                         object: object.to_string(),
                         namespace: namespace.to_owned(),
                         source_kind,
                     });
                 }
                 if self.rbac.forbids(&object) {
-                    return Err(Failure::Rbac {
+                    return Err(WorkFailure::Rbac {
                         object: object.to_string(),
                         source_kind,
                     });

@@ -10,7 +10,7 @@ use crate::overrides::{self, BadRule};
 /// Why the Works of a binding cannot be made or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
-pub enum Failure {
+pub enum WorkFailure {
     /// The snapshot that the binding names is gone, and the Works are not made from it yet.
     #[error("the master resource snapshot is not found")]
     MasterMissing,
@@ -125,7 +125,7 @@ pub enum Recovery {
     Retry,
 }
 
-impl Failure {
+impl WorkFailure {
     /// The condition that says it. Types and reasons are upstream's, also where `Overridden` is a strange place.
     pub fn shown(&self) -> Shown {
         // Whatever class an API error came with is not for bindings.
@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    fn line(failure: &Failure) -> (String, bool) {
+    fn line(failure: &WorkFailure) -> (String, bool) {
         let message = match failure.shown() {
             Shown::Overridden(state) => format!("Overridden {}", state.message()),
             Shown::WorkSynchronized(state) => format!("WorkSynchronized {}", state.message()),
@@ -196,12 +196,12 @@ mod tests {
                          namespace fleet-member-kind-cluster-1 because it is being terminated";
         for (failure, message, retry) in [
             (
-                Failure::MasterMissing,
+                WorkFailure::MasterMissing,
                 "Overridden Failed to apply the override rules on the resources: the master resource snapshot is not found",
                 false,
             ),
             (
-                Failure::GroupIncomplete {
+                WorkFailure::GroupIncomplete {
                     snapshot: "crp-0-snapshot".into(),
                     total: 3,
                     existing: 2,
@@ -214,26 +214,26 @@ mod tests {
                 true,
             ),
             (
-                Failure::ClusterOverrideMissing("cro-0".into()),
+                WorkFailure::ClusterOverrideMissing("cro-0".into()),
                 "Overridden Failed to apply the override rules on the resources: clusterResourceOverrideSnapshot cro-0 is \
                  not found",
                 false,
             ),
             (
-                Failure::OverrideMissing("app/ro-0".into()),
+                WorkFailure::OverrideMissing("app/ro-0".into()),
                 "Overridden Failed to apply the override rules on the resources: resourceOverrideSnapshot app/ro-0 is not \
                  found",
                 false,
             ),
             (
-                Failure::Write(ErrorClass::ApiServer.prefix(forbidden)),
+                WorkFailure::Write(ErrorClass::ApiServer.prefix(forbidden)),
                 "WorkSynchronized Failed to synchronize the work to the latest: works.placement.kubernetes-fleet.io \
                  \"crp1-work\" is forbidden: unable to create new content in namespace fleet-member-kind-cluster-1 because \
                  it is being terminated",
                 true,
             ),
             (
-                Failure::Terminating {
+                WorkFailure::Terminating {
                     work: "crp-work".into(),
                 },
                 "WorkSynchronized Failed to synchronize the work to the latest: works.placement.kubernetes-fleet.io \
@@ -241,7 +241,7 @@ mod tests {
                 true,
             ),
             (
-                Failure::DuplicateEnvelope {
+                WorkFailure::DuplicateEnvelope {
                     envelope: "app/env".into(),
                     works: vec!["a".into(), "b".into()],
                 },
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn duplicate_envelope_works_make_an_event() {
-        let failure = Failure::DuplicateEnvelope {
+        let failure = WorkFailure::DuplicateEnvelope {
             envelope: "app/env".into(),
             works: vec!["a".into(), "b".into()],
         };
@@ -267,6 +267,6 @@ mod tests {
             "Multiple Work objects ([a b]) found for envelope app/env in namespace fleet-member-c1; delete all but the \
              oldest to recover"
         );
-        assert_eq!(Failure::MasterMissing.event("x"), None);
+        assert_eq!(WorkFailure::MasterMissing.event("x"), None);
     }
 }

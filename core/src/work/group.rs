@@ -5,7 +5,7 @@ use fleet_api::raw::RawJson;
 use fleet_api::{annotations, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::Failure;
+use super::WorkFailure;
 
 /// One snapshot of a group.
 #[derive(Debug, Clone, Copy)]
@@ -40,19 +40,19 @@ impl<'a> Group<'a> {
         placement: &PlacementKey,
         master: Stored<'a>,
         same_index: impl IntoIterator<Item = Stored<'a>>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, WorkFailure> {
         let metadata = master.metadata;
         let name = metadata.name.clone().unwrap_or_default();
         let count = annotation(metadata, annotations::NUMBER_OF_RESOURCE_SNAPSHOTS).unwrap_or_default();
         let Some(total) = count.parse::<usize>().ok().filter(|total| *total > 0) else {
-            return Err(Failure::BadCount {
+            return Err(WorkFailure::BadCount {
                 snapshot: name,
                 placement: placement.to_string(),
                 count: count.into(),
             });
         };
         let Some(index) = label(metadata, labels::RESOURCE_INDEX) else {
-            return Err(Failure::BadTrackingLabel { snapshot: name });
+            return Err(WorkFailure::BadTrackingLabel { snapshot: name });
         };
         let mut snapshots = vec![Snapshot {
             subindex: None,
@@ -73,7 +73,7 @@ impl<'a> Group<'a> {
         }
         if snapshots.len() < total {
             let (existing, placement) = (snapshots.len(), placement.to_string());
-            return Err(Failure::GroupIncomplete {
+            return Err(WorkFailure::GroupIncomplete {
                 snapshot: name,
                 total,
                 existing,
@@ -90,9 +90,9 @@ impl<'a> Group<'a> {
     }
 }
 
-fn subindex(metadata: &ObjectMeta) -> Result<usize, Failure> {
+fn subindex(metadata: &ObjectMeta) -> Result<usize, WorkFailure> {
     let text = annotation(metadata, annotations::SUBINDEX_OF_RESOURCE_SNAPSHOT).unwrap_or_default();
-    text.parse().map_err(|_| Failure::BadSubindex {
+    text.parse().map_err(|_| WorkFailure::BadSubindex {
         snapshot: metadata.name.clone().unwrap_or_default(),
         subindex: text.into(),
     })

@@ -24,7 +24,7 @@ mod wanted;
 
 pub use answer::{Batch, is_answered};
 pub use existing::Existing;
-pub use failure::{Failure, Recovery, Shown};
+pub use failure::{Recovery, Shown, WorkFailure};
 pub use group::{Group, Snapshot, Stored};
 pub use plan::{Plan, plan};
 pub use removal::{Agent, Removal, is_synced_without_snapshot, removal, starts_with_finalizer};

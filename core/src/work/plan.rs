@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::render::{Piece, Rendering};
 use super::wanted::{Owner, Patch, WantedWork, envelope_labels};
-use super::{Existing, Failure};
+use super::{Existing, WorkFailure};
 use crate::envelope;
 use crate::selection::ObjectId;
 
@@ -21,7 +21,7 @@ pub struct Plan {
     /// that moves would otherwise vanish from the member for a moment.
     pub deletes_later: BTreeMap<String, Vec<String>>,
     /// What keeps single Works from being written now. The others are written all the same.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<WorkFailure>,
 }
 
 impl Plan {
@@ -52,7 +52,7 @@ pub fn plan(owner: &Owner<'_>, rendering: &Rendering, existing: &[Existing]) -> 
             Ok(found) => found,
             Err(failure) => {
                 // None of them is deleted: only a person can tell which is the right one.
-                let Failure::DuplicateEnvelope { works, .. } = &failure else {
+                let WorkFailure::DuplicateEnvelope { works, .. } = &failure else {
                     continue;
                 };
                 kept.extend(works.iter().cloned());
@@ -64,12 +64,12 @@ pub fn plan(owner: &Owner<'_>, rendering: &Rendering, existing: &[Existing]) -> 
         kept.insert(wanted.name.clone());
         taken_over.extend(piece.objects.iter().map(|object| (object, wanted.name.clone())));
         match found {
-            Some(work) if work.deleting => plan.failures.push(Failure::Terminating { work: wanted.name }),
+            Some(work) if work.deleting => plan.failures.push(WorkFailure::Terminating { work: wanted.name }),
             Some(work) => plan.patches.extend(Patch::between(work, wanted)),
             None => match others.iter().find(|work| work.name == wanted.name) {
-                Some(work) if work.deleting => plan.failures.push(Failure::Terminating { work: wanted.name }),
+                Some(work) if work.deleting => plan.failures.push(WorkFailure::Terminating { work: wanted.name }),
                 Some(work) => {
-                    plan.failures.push(Failure::NameTaken {
+                    plan.failures.push(WorkFailure::NameTaken {
                         work: wanted.name,
                         owner: work.owner_text(),
                     });
@@ -139,7 +139,7 @@ fn wave<'a>(name: &str, gives: &BTreeMap<&'a str, BTreeSet<&'a str>>, known: &mu
 }
 
 /// The existing Work for a piece: by name, for envelopes by label, since older releases gave them random names.
-fn find<'a>(piece: &Piece, own: &[&'a Existing]) -> Result<Option<&'a Existing>, Failure> {
+fn find<'a>(piece: &Piece, own: &[&'a Existing]) -> Result<Option<&'a Existing>, WorkFailure> {
     let Some((kind, object)) = &piece.envelope else {
         return Ok(own
             .iter()
@@ -158,7 +158,7 @@ fn find<'a>(piece: &Piece, own: &[&'a Existing]) -> Result<Option<&'a Existing>,
         several => {
             let mut works: Vec<_> = several.iter().map(|work| work.name.clone()).collect();
             works.sort();
-            Err(Failure::DuplicateEnvelope {
+            Err(WorkFailure::DuplicateEnvelope {
                 envelope: envelope::reference(object),
                 works,
             })

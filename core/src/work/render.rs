@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fleet_api::names::{self, PlacementKey};
 use fleet_api::raw::RawJson;
 
-use super::Failure;
+use super::WorkFailure;
 use super::bounds::Bounds;
 use super::group::{Group, Snapshot};
 use crate::apply::canonical::encode;
@@ -50,7 +50,7 @@ pub fn render(
     overrides: &Overrides<'_>,
     cluster_scoped: ClusterScoped<'_>,
     rbac: Rbac,
-) -> Result<Rendering, Failure> {
+) -> Result<Rendering, WorkFailure> {
     let mut rendering = Rendering::default();
     for snapshot in &group.snapshots {
         render_snapshot(
@@ -72,13 +72,13 @@ fn render_snapshot(
     cluster_scoped: ClusterScoped<'_>,
     rbac: Rbac,
     pieces: &mut Vec<Piece>,
-) -> Result<(), Failure> {
+) -> Result<(), WorkFailure> {
     let bounds = Bounds::new(placement, cluster_scoped, rbac);
     let name = names::work(placement, snapshot.subindex);
     let mut plain = Vec::new();
     let mut envelopes = Vec::new();
     for resource in snapshot.resources {
-        let object = ObjectId::of(resource).map_err(Failure::Undecodable)?;
+        let object = ObjectId::of(resource).map_err(WorkFailure::Undecodable)?;
         if let Some(kind) = EnvelopeKind::of(&object) {
             envelopes.push((kind, object, resource));
             continue;
@@ -101,7 +101,7 @@ fn render_snapshot(
                 .apply(&wrapped, is_cluster_scoped, &manifest)
                 .map_err(|source| {
                     let (object, envelope) = (wrapped.to_string(), reference.clone());
-                    Failure::EnvelopeOverride {
+                    WorkFailure::EnvelopeOverride {
                         object,
                         envelope,
                         source: Box::new(source),
@@ -126,12 +126,12 @@ impl Piece {
         name: String,
         envelope: Option<(EnvelopeKind, ObjectId)>,
         manifests: Vec<(ObjectId, RawJson)>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, WorkFailure> {
         let bytes = manifests.iter().map(|(_, manifest)| manifest.as_str().len()).sum();
         if bytes > MANIFESTS_BYTES_MAX {
             let largest = manifests.iter().max_by_key(|(_, manifest)| manifest.as_str().len());
             let largest = largest.map(|(object, _)| object.to_string()).unwrap_or_default();
-            return Err(Failure::Oversized {
+            return Err(WorkFailure::Oversized {
                 work: name,
                 bytes,
                 max: MANIFESTS_BYTES_MAX,

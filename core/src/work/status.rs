@@ -13,7 +13,7 @@ use fleet_api::placement::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::failure::{Failure, Shown};
+use super::failure::{Shown, WorkFailure};
 use crate::selection::ObjectId;
 
 /// The most that each of the three lists may have, by the schema.
@@ -75,7 +75,7 @@ impl<'a> View<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'a> {
     /// They could not be made or written.
-    Failed(&'a Failure),
+    Failed(&'a WorkFailure),
     /// They are written, and the member has not had time to answer.
     JustWritten,
     /// They are as they should be; these are all of them that live.

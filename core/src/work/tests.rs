@@ -49,7 +49,7 @@ fn snapshot(
     .unwrap()
 }
 
-fn rendering_of(placement: &PlacementKey, snapshots: &[ClusterResourceSnapshot]) -> Result<Rendering, Failure> {
+fn rendering_of(placement: &PlacementKey, snapshots: &[ClusterResourceSnapshot]) -> Result<Rendering, WorkFailure> {
     rendering_with(placement, snapshots, Rbac::Allowed)
 }
 
@@ -57,7 +57,7 @@ fn rendering_with(
     placement: &PlacementKey,
     snapshots: &[ClusterResourceSnapshot],
     rbac: Rbac,
-) -> Result<Rendering, Failure> {
+) -> Result<Rendering, WorkFailure> {
     fn stored(snapshot: &ClusterResourceSnapshot) -> Stored<'_> {
         Stored {
             metadata: &snapshot.metadata,
@@ -193,7 +193,7 @@ fn a_group_is_ordered_and_must_be_complete() {
     assert!(
         matches!(
             incomplete,
-            Failure::GroupIncomplete {
+            WorkFailure::GroupIncomplete {
                 total: 3,
                 existing: 2,
                 ..
@@ -424,7 +424,7 @@ fn a_work_that_is_being_deleted_has_to_go_first() {
     assert!(plan.creates.is_empty());
     assert_eq!(
         plan.failures,
-        [Failure::Terminating {
+        [WorkFailure::Terminating {
             work: "crp-work".into()
         }]
     );
@@ -459,7 +459,7 @@ fn manifests_that_do_not_fit_are_refused() {
         &[snapshot("crp-0-snapshot", "0", None, 1, &[config_map("a"), big])],
     )
     .unwrap_err();
-    let Failure::Oversized { largest, .. } = &failure else {
+    let WorkFailure::Oversized { largest, .. } = &failure else {
         panic!("{failure}")
     };
     assert_eq!(largest, r#"ConfigMap "big" in namespace "app""#);
@@ -643,12 +643,12 @@ fn a_failure_ends_the_sequence_and_leaves_rollout_alone() {
     );
     let status = binding_status(
         &subject(Some(&previous)),
-        Progress::Failed(&Failure::MasterMissing),
+        Progress::Failed(&WorkFailure::MasterMissing),
         Timestamp::UNIX_EPOCH,
     );
     let types: Vec<_> = status.conditions.iter().map(|c| c.type_.as_str()).collect();
     assert_eq!(types, ["RolloutStarted", "Overridden"]);
-    let refused = Failure::Write("refused".into());
+    let refused = WorkFailure::Write("refused".into());
     let status = binding_status(
         &subject(Some(&previous)),
         Progress::Failed(&refused),

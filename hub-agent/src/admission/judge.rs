@@ -14,7 +14,7 @@ use fleet_core::{
     admission::{
         Verdict, defaults, eviction, member,
         overrides::{self, Others, Selected},
-        placement::{self, Context},
+        placement::{self, Kinds},
     },
     selection::apis::Apis,
 };
@@ -79,7 +79,7 @@ impl Judge {
         let old: Option<S::Placement> = request.old_object();
         let selectors = &new.spec().resource_selectors;
         let kinds = self.kinds.known(selectors).await;
-        let context = Context {
+        let context = Kinds {
             kind: &|group, version, kind| kinds.get(group, version, kind),
             apis: &self.apis,
         };

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     recovery,
-    writer::{About, Edit, Failure, ToDo},
+    writer::{About, Edit, ToDo, WriteFailure},
 };
 
 /// Works told to be reported again at Accept. The rest differ from what the member sees, and it sends them by itself.
@@ -247,13 +247,13 @@ async fn store(
             let gone = || Close::new(RejectCode::NotMember, "");
             return id.and_then(|id| Ok((id, imc.ok_or_else(gone)?)));
         }
-        Err(Failure::Conflict) => {
+        Err(WriteFailure::Conflict) => {
             let why = "the InternalMemberCluster is being changed by many";
             return Err(Close::new(RejectCode::Unavailable, why));
         }
-        Err(Failure::Gone) => return Err(Close::new(RejectCode::NotMember, "the InternalMemberCluster is gone")),
-        Err(Failure::Held(_)) => return Err(Close::new(RejectCode::Unavailable, "held back")),
-        Err(Failure::TooLarge(why) | Failure::Invalid(why) | Failure::Unavailable(why)) => why,
+        Err(WriteFailure::Gone) => return Err(Close::new(RejectCode::NotMember, "the InternalMemberCluster is gone")),
+        Err(WriteFailure::Held(_)) => return Err(Close::new(RejectCode::Unavailable, "held back")),
+        Err(WriteFailure::TooLarge(why) | WriteFailure::Invalid(why) | WriteFailure::Unavailable(why)) => why,
     };
     tracing::warn!(member, error = why, "A session could not be stored");
     let why = "the hub's API server did not store the session";

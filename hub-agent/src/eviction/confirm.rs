@@ -6,9 +6,9 @@ use fleet_api::{labels, placement::ClusterResourcePlacementDisruptionBudget as D
 use fleet_runtime::Key;
 
 use super::Evictions;
-use crate::{pipeline::Error, writer::Failure};
+use crate::{pipeline::Error, writer::WriteFailure};
 
-fn unread(what: &str, failure: &Failure) -> Error {
+fn unread(what: &str, failure: &WriteFailure) -> Error {
     Error::NotYet(format!("could not read {what}: {failure:?}"))
 }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use fleet_core::work::{Batch, ContentClock, Failure, Plan};
+use fleet_core::work::{Batch, ContentClock, Plan, WorkFailure};
 use fleet_runtime::Key;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ struct WorksRecord {
     /// Which of them were written last.
     batch: Option<Arc<Batch>>,
     /// How the last pass ended, and for which generation; none while one writes.
-    end: Option<(i64, Option<Arc<Failure>>)>,
+    end: Option<(i64, Option<Arc<WorkFailure>>)>,
     /// A pass is under way, or the next step needs one that sees what the member says.
     open: bool,
     /// Works that go once others have been answered.
@@ -30,7 +30,7 @@ struct WorksRecord {
 #[derive(Debug, Clone)]
 pub(crate) struct WorksOutcome {
     /// Why they are not what they should be.
-    pub(crate) failure: Option<Arc<Failure>>,
+    pub(crate) failure: Option<Arc<WorkFailure>>,
     /// Since when they have the content that they have.
     pub(crate) clock: ContentClock,
     /// Which of them were written last.
@@ -62,7 +62,7 @@ impl Outcomes {
         }
     }
 
-    pub(super) fn conclude(&self, binding: &Key, generation: i64, failure: Option<Failure>) {
+    pub(super) fn conclude(&self, binding: &Key, generation: i64, failure: Option<WorkFailure>) {
         let mut all = self.0.lock();
         let record = all.entry(binding.clone()).or_default();
         record.open = failure.is_some() || record.leaving;

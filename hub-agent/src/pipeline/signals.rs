@@ -25,7 +25,7 @@ use fleet_api::{
 };
 use fleet_core::{
     overrides::choose::Lists,
-    work::{Failure, Plan},
+    work::{Plan, WorkFailure},
 };
 use fleet_runtime::{
     Key,
@@ -230,7 +230,7 @@ impl Signals {
     }
 
     /// Work: the Works of a binding of this generation are what they should be, or why not.
-    pub(crate) fn conclude_works(&self, binding: &Key, generation: i64, failure: Option<Failure>) {
+    pub(crate) fn conclude_works(&self, binding: &Key, generation: i64, failure: Option<WorkFailure>) {
         self.outcomes.conclude(binding, generation, failure);
         self.doors.binding.add(binding.clone());
     }

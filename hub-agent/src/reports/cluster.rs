@@ -33,7 +33,7 @@ use tokio::{sync::Notify, time::Instant};
 use self::plan::{Kept, Plan, State};
 use crate::{
     channel::{Live, Outgoing, Shared, imc_key, refusal_word},
-    writer::{About, Edit, Failure, ToDo},
+    writer::{About, Edit, ToDo, WriteFailure},
 };
 
 const RETRY: Backoff = Backoff {
@@ -180,7 +180,7 @@ impl ClusterReports {
         }
     }
 
-    async fn pass(&self) -> Result<Next, Failure> {
+    async fn pass(&self) -> Result<Next, WriteFailure> {
         let deps = &self.shared.deps;
         let Some(imc) = deps.internals.get(&self.imc).filter(|imc| self.is_mine(imc)) else {
             return Ok(Next::Wait); // the registry is about to close the session
@@ -205,7 +205,7 @@ impl ClusterReports {
             // Something may have come meanwhile; a pass that finds nothing costs nothing.
             Ok(true) => Ok(Next::Again),
             Ok(false) => Ok(Next::Wait),
-            Err(Failure::Held(wait)) => Ok(Next::At(Instant::now() + wait)),
+            Err(WriteFailure::Held(wait)) => Ok(Next::At(Instant::now() + wait)),
             Err(failure) => Err(failure),
         }
     }
@@ -216,10 +216,10 @@ impl ClusterReports {
             && epoch::stored(imc).is_some_and(|id| id == self.live.id)
     }
 
-    async fn read(&self) -> Result<Arc<InternalMemberCluster>, Failure> {
+    async fn read(&self) -> Result<Arc<InternalMemberCluster>, WriteFailure> {
         let deps = &self.shared.deps;
         let read = deps.writer.read(&deps.internals, &self.imc).await?;
-        read.ok_or(Failure::Gone)
+        read.ok_or(WriteFailure::Gone)
     }
 
     /// An object of this member, written among the heartbeats.
@@ -233,7 +233,7 @@ impl ClusterReports {
     }
 
     /// Content, or a refresh: the InternalMemberCluster's status. True if a write was made or proved unnecessary.
-    async fn write_internal(&self) -> Result<bool, Failure> {
+    async fn write_internal(&self) -> Result<bool, WriteFailure> {
         let deps = &self.shared.deps;
         let mut planned = None;
         let decide = |imc: Option<&InternalMemberCluster>, _| {
@@ -265,9 +265,9 @@ impl ClusterReports {
         match deps.writer.decide(&about, decide).await {
             Ok(((), Some(_))) => self.shared.measures.persisted("internal_member_cluster"),
             Ok(((), None)) => {}
-            Err(Failure::Conflict) => return Ok(true),
-            Err(Failure::Gone) => return Ok(false),
-            Err(Failure::Invalid(why) | Failure::TooLarge(why)) => {
+            Err(WriteFailure::Conflict) => return Ok(true),
+            Err(WriteFailure::Gone) => return Ok(false),
+            Err(WriteFailure::Invalid(why) | WriteFailure::TooLarge(why)) => {
                 self.unacceptable(planned, &why).await;
                 return Ok(true);
             }

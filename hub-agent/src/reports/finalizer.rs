@@ -14,14 +14,14 @@ use super::context::Context;
 use crate::{
     cache::works::HubWork,
     channel::imc_key,
-    writer::{About, Edit, Failure, ToDo},
+    writer::{About, Edit, ToDo, WriteFailure},
 };
 
 /// Finalizers of one leaving member that are on their way at once; the write queue has limits of its own.
 const STRIPPED_AT_ONCE: usize = 16;
 
 /// A member wants to start applying a Work.
-pub(super) async fn claim(context: &Context, work: &WorkRef) -> Result<Answer, Failure> {
+pub(super) async fn claim(context: &Context, work: &WorkRef) -> Result<Answer, WriteFailure> {
     let imc_key = imc_key(&context.live.cluster);
     change(context, work, |held| {
         let Some(imc) = context.shared.deps.internals.get(&imc_key) else {
@@ -33,7 +33,7 @@ pub(super) async fn claim(context: &Context, work: &WorkRef) -> Result<Answer, F
 }
 
 /// A member says that nothing of a Work is left.
-pub(super) async fn cleanup_complete(context: &Context, work: &WorkRef) -> Result<Answer, Failure> {
+pub(super) async fn cleanup_complete(context: &Context, work: &WorkRef) -> Result<Answer, WriteFailure> {
     change(context, work, |held| {
         decide::cleanup_complete(held.map(HubWork::outline).as_ref(), &work.uid)
     })
@@ -41,7 +41,7 @@ pub(super) async fn cleanup_complete(context: &Context, work: &WorkRef) -> Resul
 }
 
 /// A member says that it has stopped for good: every finalizer goes, then it counts as left.
-pub(super) async fn stopped(context: &Context, uid: &str, generation: i64) -> Result<Answer, Failure> {
+pub(super) async fn stopped(context: &Context, uid: &str, generation: i64) -> Result<Answer, WriteFailure> {
     let deps = &context.shared.deps;
     let imc_key = imc_key(&context.live.cluster);
     let mut fresh = false;
@@ -60,13 +60,13 @@ pub(super) async fn stopped(context: &Context, uid: &str, generation: i64) -> Re
             }
             Decision::ReadAgain => {
                 let read = deps.writer.read(&deps.internals, &imc_key).await?;
-                read.ok_or(Failure::Gone)?;
+                read.ok_or(WriteFailure::Gone)?;
                 fresh = true;
             }
         }
     };
     if !deps.works.is_synced() {
-        return Err(Failure::Unavailable("the Works are not listed yet".into()));
+        return Err(WriteFailure::Unavailable("the Works are not listed yet".into()));
     }
     let held = deps.works_in.get(&context.live.cluster.namespace());
     let claimed = held.into_iter().filter(|work| has_ours(work));
@@ -87,7 +87,7 @@ pub(super) async fn stopped(context: &Context, uid: &str, generation: i64) -> Re
     let mut failed = None;
     while let Some(result) = stripping.next().await {
         match result {
-            Ok(_) | Err(Failure::Gone) => {}
+            Ok(_) | Err(WriteFailure::Gone) => {}
             Err(failure) => failed = Some(failure),
         }
     }
@@ -110,7 +110,7 @@ async fn change(
     context: &Context,
     work: &WorkRef,
     decide: impl Fn(Option<&HubWork>) -> Decision<Finalizers> + Send + Sync,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, WriteFailure> {
     let deps = &context.shared.deps;
     let about = About {
         store: &deps.works,

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::{context::Context, finalizer, work};
 use crate::{
     channel::{Charge, Close, refusal_word},
-    writer::Failure,
+    writer::WriteFailure,
 };
 
 /// Bytes of reports that one member may have on the way here; a few of the largest.
@@ -198,10 +198,10 @@ async fn process(context: Arc<Context>, subject: Subject, report: Report, waitin
         };
         let failure = match attempt {
             Ok(answer) => break answer,
-            Err(Failure::Gone) => break Answer::because(Outcome::Gone, "no such Work"),
-            Err(Failure::TooLarge(why)) => break Answer::because(Outcome::TooLarge, why),
-            Err(Failure::Invalid(why)) => break Answer::because(Outcome::Invalid, why),
-            Err(Failure::Held(wait)) => {
+            Err(WriteFailure::Gone) => break Answer::because(Outcome::Gone, "no such Work"),
+            Err(WriteFailure::TooLarge(why)) => break Answer::because(Outcome::TooLarge, why),
+            Err(WriteFailure::Invalid(why)) => break Answer::because(Outcome::Invalid, why),
+            Err(WriteFailure::Held(wait)) => {
                 if bytes > WAITS_MAX && wait > WAIT_SHORT {
                     break Answer::because(Outcome::RetryLater, "held back: the member has too much written");
                 }
@@ -211,8 +211,8 @@ async fn process(context: Arc<Context>, subject: Subject, report: Report, waitin
                 }
                 continue;
             }
-            Err(Failure::Conflict) => "somebody else keeps writing it".to_owned(),
-            Err(Failure::Unavailable(why)) => why,
+            Err(WriteFailure::Conflict) => "somebody else keeps writing it".to_owned(),
+            Err(WriteFailure::Unavailable(why)) => why,
         };
         failures += 1;
         let member = context.live.cluster.as_str();

@@ -14,11 +14,11 @@ use serde_json::value::RawValue;
 use super::context::Context;
 use crate::{
     cache::works::HubWork,
-    writer::{About, Edit, Failure, ToDo},
+    writer::{About, Edit, ToDo, WriteFailure},
 };
 
 /// Stores a report, or says why not.
-pub(super) async fn status(context: &Context, name: &str, report: &WorkReport) -> Result<Answer, Failure> {
+pub(super) async fn status(context: &Context, name: &str, report: &WorkReport) -> Result<Answer, WriteFailure> {
     let (deps, allowance) = (&context.shared.deps, &context.live.allowance);
     let key = Key::namespaced(context.live.cluster.namespace(), name);
     let about = About {
@@ -37,7 +37,7 @@ pub(super) async fn status(context: &Context, name: &str, report: &WorkReport) -
         };
         let body = match body(work, &status) {
             Ok(body) => body,
-            Err(error) => return ToDo::Fail(Failure::Unavailable(error.to_string())),
+            Err(error) => return ToDo::Fail(WriteFailure::Unavailable(error.to_string())),
         };
         // What etcd keeps is the whole object, however little of it has changed.
         let stored = work.spec_bytes + body.len();

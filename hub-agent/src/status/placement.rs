@@ -253,10 +253,10 @@ pub(super) fn rollup_context<'a, S: Scope>(
     latest: Option<(&'a str, &'a str)>,
     decisions: usize,
     now: jiff::Timestamp,
-) -> rollup::Context<'a> {
+) -> rollup::Common<'a> {
     let strategy = placement.spec().strategy.as_ref();
     let apply = strategy.and_then(|strategy| strategy.apply_strategy.as_ref());
-    rollup::Context {
+    rollup::Common {
         scope: Pipeline::<S>::scope(),
         generation: placement.meta().generation.unwrap_or_default(),
         external: placement.spec().rollout_type() == RolloutStrategyType::External,

@@ -15,7 +15,7 @@ use fleet_api::{
     placement::{DeletePropagationPolicy, Scope},
 };
 use fleet_core::session::recovery;
-use fleet_core::work::{Existing, Failure, Owner, Plan, Recovery, Rendering, is_synced_without_snapshot, plan};
+use fleet_core::work::{Existing, Owner, Plan, Recovery, Rendering, WorkFailure, is_synced_without_snapshot, plan};
 use fleet_runtime::{Key, cache::Change, controller, queue::Next};
 use kube::{
     Resource as _,
@@ -140,7 +140,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &WorkGenerator<S>, key: &Key) -> Result<
     let existing = own(ctx, key, &cluster);
     let outcome = match render::render(ctx, &placement, &binding) {
         Ok(rendered) => generate(ctx, key, &placement, &binding, &cluster, &rendered, existing).await?,
-        Err(Failure::MasterMissing)
+        Err(WorkFailure::MasterMissing)
             if is_synced_without_snapshot(&existing, placement.name(), &binding.spec().resource_snapshot_name) =>
         {
             Ok(())
@@ -159,7 +159,12 @@ pub(crate) async fn pass<S: Scope>(ctx: &WorkGenerator<S>, key: &Key) -> Result<
 }
 
 /// An Event for the failure that has one, once: the pass is repeated until somebody has acted.
-fn complain<S: Scope>(ctx: &WorkGenerator<S>, binding: &S::Binding, cluster: &ClusterName, failure: Option<&Failure>) {
+fn complain<S: Scope>(
+    ctx: &WorkGenerator<S>,
+    binding: &S::Binding,
+    cluster: &ClusterName,
+    failure: Option<&WorkFailure>,
+) {
     let key = Key::of(binding);
     let event = failure.and_then(|failure| failure.event(&cluster.namespace()));
     let Some(event) = event else {
@@ -197,7 +202,7 @@ async fn generate<S: Scope>(
     cluster: &ClusterName,
     (rendering, index): &(std::sync::Arc<Rendering>, String),
     mut existing: Vec<Existing>,
-) -> Result<Result<(), Failure>, Error> {
+) -> Result<Result<(), WorkFailure>, Error> {
     let name = key_of(placement)?;
     for piece in &rendering.pieces {
         let taken = crate::cache::in_namespace(&cluster.namespace(), &piece.name);

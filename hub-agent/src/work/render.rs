@@ -8,7 +8,7 @@ use std::{
 use fleet_api::placement::Scope;
 use fleet_core::{
     overrides::{Cluster, Overrides},
-    work::{Failure, Group, Rendering, render as core},
+    work::{Group, Rendering, WorkFailure, render as core},
 };
 use fleet_runtime::Key;
 use kube::{ResourceExt as _, core::object::HasSpec as _};
@@ -35,14 +35,14 @@ pub(super) fn render<S: Scope>(
     ctx: &WorkGenerator<S>,
     placement: &Key,
     binding: &S::Binding,
-) -> Result<(Arc<Rendering>, String), Failure> {
+) -> Result<(Arc<Rendering>, String), WorkFailure> {
     let spec = binding.spec();
-    let name = key_of(placement).map_err(|error| Failure::Undecodable(error.to_string()))?;
+    let name = key_of(placement).map_err(|error| WorkFailure::Undecodable(error.to_string()))?;
     let master = ctx
         .family
         .snapshots
         .get(&beside(placement, &spec.resource_snapshot_name));
-    let master = master.ok_or(Failure::MasterMissing)?;
+    let master = master.ok_or(WorkFailure::MasterMissing)?;
     let all = ctx.family.snapshots_of.get(placement);
     let group = Group::collect(&name, stored(&master), all.iter().map(stored))?;
 
@@ -52,14 +52,17 @@ pub(super) fn render<S: Scope>(
         let found = stores.cluster_wide_snapshots.get(&Key::cluster(snapshot.as_str()));
         wide.push((
             snapshot,
-            found.ok_or_else(|| Failure::ClusterOverrideMissing(snapshot.clone()))?,
+            found.ok_or_else(|| WorkFailure::ClusterOverrideMissing(snapshot.clone()))?,
         ));
     }
     let mut narrow = Vec::new();
     for named in &spec.resource_override_snapshots {
         let key = Key::namespaced(named.namespace.as_str(), named.name.as_str());
         let found = stores.namespaced_snapshots.get(&key);
-        narrow.push((named, found.ok_or_else(|| Failure::OverrideMissing(key.to_string()))?));
+        narrow.push((
+            named,
+            found.ok_or_else(|| WorkFailure::OverrideMissing(key.to_string()))?,
+        ));
     }
     let member = ctx.shared.members.get(&Key::cluster(spec.target_cluster.as_str()));
     let none = BTreeMap::new();

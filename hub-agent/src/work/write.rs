@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fleet_api::{annotations, cluster::AgentType, names::ClusterName, placement::Scope};
-use fleet_core::work::{Agent, Failure, Patch, Plan, WantedWork, starts_with_finalizer};
+use fleet_core::work::{Agent, Patch, Plan, WantedWork, WorkFailure, starts_with_finalizer};
 use fleet_runtime::Key;
 use futures::future::join_all;
 use kube::ResourceExt as _;
@@ -20,7 +20,7 @@ pub(super) enum Refusal {
     /// Somebody else wrote it meanwhile, say another replica a report: decide anew.
     Conflict(WriteError),
     /// The API server refused; for the user.
-    Failed(Failure),
+    Failed(WorkFailure),
     /// The hub went back in time: nothing of this cluster is deleted until somebody has said to go on.
     Held,
 }
@@ -71,7 +71,7 @@ async fn create<S: Scope>(
             Ok(())
         }
         // The cache is behind; the watch brings it, and with it the next look.
-        None => Err(Refusal::Failed(Failure::Write(format!(
+        None => Err(Refusal::Failed(WorkFailure::Write(format!(
             "works.placement.kubernetes-fleet.io {:?} already exists",
             wanted.name
         )))),
@@ -133,7 +133,7 @@ fn refused(error: WriteError) -> Refusal {
     if error.is_conflict() {
         Refusal::Conflict(error)
     } else {
-        Refusal::Failed(Failure::Write(error.said()))
+        Refusal::Failed(WorkFailure::Write(error.said()))
     }
 }
 

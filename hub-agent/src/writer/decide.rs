@@ -8,7 +8,7 @@ use http::{HeaderValue, Request, header::CONTENT_TYPE};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::Value;
 
-use super::{Failure, Made, Writer, Written, caught_up, kind, path, stored};
+use super::{Made, WriteFailure, Writer, Written, caught_up, kind, path, stored};
 
 /// Conflicts in a row before somebody else has to wait.
 const TRIES: usize = 8;
@@ -32,13 +32,13 @@ pub(crate) enum ToDo<T> {
     /// The cache may be wrong: to read the object, and decide again.
     Read,
     /// It cannot be written.
-    Fail(Failure),
+    Fail(WriteFailure),
 }
 
 impl<T> ToDo<T> {
     /// Not now.
     pub(crate) fn later(wait: Duration) -> Self {
-        Self::Fail(Failure::Held(wait))
+        Self::Fail(WriteFailure::Held(wait))
     }
 }
 
@@ -71,7 +71,7 @@ impl Writer {
         &self,
         about: &About<'_, K>,
         mut decide: impl FnMut(Option<&K>, bool) -> ToDo<T> + Send,
-    ) -> Result<(T, Option<Arc<K>>), Failure> {
+    ) -> Result<(T, Option<Arc<K>>), WriteFailure> {
         // What was read counts, and not the cache: that of a hub which went back in time is ahead of what is there, until
         // the watches notice.
         let mut read = None;
@@ -82,7 +82,7 @@ impl Writer {
                 Turn::Read => read = Some(self.read(about.store, about.key).await?),
             }
         }
-        Err(Failure::Conflict)
+        Err(WriteFailure::Conflict)
     }
 
     async fn turn<K: Written, T: Send>(
@@ -90,7 +90,7 @@ impl Writer {
         about: &About<'_, K>,
         read: Option<&Option<Arc<K>>>,
         decide: &mut (impl FnMut(Option<&K>, bool) -> ToDo<T> + Send),
-    ) -> Result<Turn<K, T>, Failure> {
+    ) -> Result<Turn<K, T>, WriteFailure> {
         let About {
             store,
             key,
@@ -116,9 +116,11 @@ impl Writer {
         let answer = self.send(lane, kind::<K>(), key, group, &mut request).await;
         let object = match stored("write", store, key, answer) {
             Ok(object) => object,
-            Err(error) => match Failure::of(&error.source) {
+            Err(error) => match WriteFailure::of(&error.source) {
                 // The path of a list that has become shorter is "invalid"; it is a conflict all the same.
-                failure @ (Failure::Conflict | Failure::Invalid(_)) if by_path || failure == Failure::Conflict => {
+                failure @ (WriteFailure::Conflict | WriteFailure::Invalid(_))
+                    if by_path || failure == WriteFailure::Conflict =>
+                {
                     caught_up(store, key, based_on).await;
                     return Ok(Turn::Conflict);
                 }
@@ -130,7 +132,7 @@ impl Writer {
             Some(ToDo::Read) => Ok(Turn::Read),
             Some(ToDo::Fail(failure)) => Err(failure),
             // Unreachable: every turn decides.
-            None => Err(Failure::Unavailable("no decision was made".into())),
+            None => Err(WriteFailure::Unavailable("no decision was made".into())),
         }
     }
 

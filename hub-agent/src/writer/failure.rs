@@ -6,7 +6,7 @@ use fleet_runtime::logs;
 
 /// Why something could not be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum WriteFailure {
     /// Somebody else wrote in between: read again and decide again.
     Conflict,
     /// The object is gone.
@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     Held(Duration),
 }
 
-impl Failure {
+impl WriteFailure {
     pub(crate) fn of(error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
             return Self::Unavailable(logs::chain(error).to_string());
@@ -45,18 +45,18 @@ mod tests {
     #[test]
     fn answers_are_told_apart() {
         let api = |code, message: &str| {
-            Failure::of(&kube::Error::Api(
+            WriteFailure::of(&kube::Error::Api(
                 kube::core::Status::failure(message, "").with_code(code).boxed(),
             ))
         };
-        assert_eq!(api(409, "x"), Failure::Conflict);
-        assert_eq!(api(404, "x"), Failure::Gone);
-        assert_eq!(api(413, "x"), Failure::TooLarge("x".into()));
-        assert_eq!(api(422, "x"), Failure::Invalid("x".into()));
+        assert_eq!(api(409, "x"), WriteFailure::Conflict);
+        assert_eq!(api(404, "x"), WriteFailure::Gone);
+        assert_eq!(api(413, "x"), WriteFailure::TooLarge("x".into()));
+        assert_eq!(api(422, "x"), WriteFailure::Invalid("x".into()));
         let etcd = "etcdserver: request is too large";
-        assert_eq!(api(500, etcd), Failure::TooLarge(etcd.into()));
+        assert_eq!(api(500, etcd), WriteFailure::TooLarge(etcd.into()));
         for code in [401, 403, 429, 500, 503, 504] {
-            assert_eq!(api(code, "x"), Failure::Unavailable("x".into()), "{code}");
+            assert_eq!(api(code, "x"), WriteFailure::Unavailable("x".into()), "{code}");
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) use self::{
     decide::{About, Edit, ToDo},
     error::WriteError,
     events::record,
-    failure::Failure,
+    failure::WriteFailure,
 };
 
 /// After a conflict the watch has this long to show what came in between. It is mostly there before the refusal.

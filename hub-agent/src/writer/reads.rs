@@ -14,7 +14,7 @@ use kube::{
     core::{ObjectList, ObjectMeta, PartialObjectMeta, Request as Path},
 };
 
-use super::{Failure, WriteError, Writer, Written, failed, path};
+use super::{WriteError, WriteFailure, Writer, Written, failed, path};
 
 impl Writer {
     /// The metadata of an object as the API server has it now; none if it is gone.
@@ -42,7 +42,7 @@ impl Writer {
     }
 
     /// Reads an object past the cache, into the cache; none if it is gone.
-    pub(crate) async fn read<K: Written>(&self, store: &Store<K>, key: &Key) -> Result<Option<Arc<K>>, Failure> {
+    pub(crate) async fn read<K: Written>(&self, store: &Store<K>, key: &Key) -> Result<Option<Arc<K>>, WriteFailure> {
         // Of before the question: what comes meanwhile is another one.
         let before = store.get(key);
         let request = path::<K>(key)
@@ -58,7 +58,7 @@ impl Writer {
                 }
                 Ok(None)
             }
-            Err(error) => Err(Failure::of(&error)),
+            Err(error) => Err(WriteFailure::of(&error)),
         }
     }
 

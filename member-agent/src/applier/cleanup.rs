@@ -23,7 +23,7 @@ use super::{
     owners::Owners,
     records::Records,
     report::Reporter,
-    round::Failure,
+    round::RoundFailure,
     works::{HubWork, Works},
 };
 
@@ -103,7 +103,7 @@ impl Cleanup {
     }
 
     /// Writes down what is left after the Work let go of what it does not name.
-    pub(super) async fn write(&self, owner: &Owner, inventory: &Inventory) -> Result<(), Failure> {
+    pub(super) async fn write(&self, owner: &Owner, inventory: &Inventory) -> Result<(), RoundFailure> {
         let status = json!({ "inventory": inventory.to_store(|_: &ObjectKey| false) });
         Ok(self.owners.write(&owner.name, &owner.uid, &status).await?)
     }
@@ -113,7 +113,7 @@ impl Cleanup {
         &self,
         work: &HubWork,
         mut seen: (AppliedWorkView, Option<AppliedWork>),
-    ) -> Result<Ended, Failure> {
+    ) -> Result<Ended, RoundFailure> {
         // A cache may be old: nothing is removed before the hub itself says that the Work goes.
         if work.view().has_finalizer && !self.works.is_deleting(work).await {
             tracing::info!(
@@ -148,7 +148,7 @@ impl Cleanup {
                     tracing::info!(work = work.name(), "Removing what the Work brought");
                     swept = match object {
                         Some(object) => self.sweep(work, object).await,
-                        None => return Err(Failure::OwnerUnknown),
+                        None => return Err(RoundFailure::OwnerUnknown),
                     };
                 }
                 CleanUp::DeleteOwner { uid, propagation } => {

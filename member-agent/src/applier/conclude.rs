@@ -24,7 +24,7 @@ use super::{
     measures::{Measures, Stage},
     memory::{Ledger, ManifestMemory, Timing, WorkMemory},
     owners,
-    round::{Common, Failure},
+    round::{Common, RoundFailure},
     works::HubWork,
 };
 
@@ -40,10 +40,10 @@ pub(super) struct Conclusion {
 
 impl Conclusion {
     /// Leftovers, status, report, and when to come back.
-    pub(super) async fn conclude(&self, common: &Common<'_>, memory: &mut WorkMemory) -> Result<Next, Failure> {
+    pub(super) async fn conclude(&self, common: &Common<'_>, memory: &mut WorkMemory) -> Result<Next, RoundFailure> {
         let work = common.work;
         if !self.handles.gate.is_open() {
-            return Err(Failure::Interrupted);
+            return Err(RoundFailure::Interrupted);
         }
         let left = self.leftovers(common, memory).await;
         let left = (!left.is_empty()).then(|| left.join("; "));
@@ -104,7 +104,12 @@ impl Conclusion {
     }
 
     /// Writes the result into the AppliedWork, if it says anything new.
-    async fn write(&self, common: &Common<'_>, ledger: &mut Ledger, reports: &[ManifestReport]) -> Result<(), Failure> {
+    async fn write(
+        &self,
+        common: &Common<'_>,
+        ledger: &mut Ledger,
+        reports: &[ManifestReport],
+    ) -> Result<(), RoundFailure> {
         let name = common.work.name();
         let status = owners::status(&ledger.inventory, &applied_resources(reports));
         let digest = hex_digest(&status.to_string());

@@ -14,7 +14,7 @@ use super::{
         gvk,
         kinds::{Gvk, Kinds},
     },
-    round::{Scope, place_of},
+    round::{Extent, place_of},
     works::HubWork,
 };
 
@@ -30,10 +30,10 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// The manifests in question, decoded.
-    pub(super) async fn decode(&self, work: &HubWork, scope: &Scope) -> Vec<Manifest> {
-        let mut manifests = match scope {
-            Scope::All => self.all(work).await,
-            Scope::Some(places) => self.some(work, places).await,
+    pub(super) async fn decode(&self, work: &HubWork, extent: &Extent) -> Vec<Manifest> {
+        let mut manifests = match extent {
+            Extent::All => self.all(work).await,
+            Extent::Some(places) => self.some(work, places).await,
         };
         let objects = manifests
             .iter_mut()
@@ -105,7 +105,7 @@ impl Decoder {
         }
         let places: BTreeSet<usize> = late.iter().copied().collect();
         let mut found = false;
-        for manifest in self.decode(work, &Scope::Some(places)).await {
+        for manifest in self.decode(work, &Extent::Some(places)).await {
             found |= manifest.object.is_ok();
             let at = place_of(&manifest);
             batch[at] = manifest;

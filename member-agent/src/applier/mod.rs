@@ -77,7 +77,7 @@ use self::{
     owners::Owners,
     records::Records,
     report::Reporter,
-    round::{Before, Common, Failure, Scope, place_of},
+    round::{Before, Common, Extent, RoundFailure, place_of},
     watches::Watches,
     waves::Waves,
     works::{HubWork, Works},
@@ -291,7 +291,7 @@ impl Applying {
     }
 
     /// One pass over a Work.
-    async fn pass(&self, name: &str) -> Result<Next, Failure> {
+    async fn pass(&self, name: &str) -> Result<Next, RoundFailure> {
         match self.admission.admit(name).await? {
             Admitted::Nothing(next) => Ok(next),
             Admitted::Round(admitted) => {
@@ -299,9 +299,9 @@ impl Applying {
                     inside: _inside,
                     work,
                     mut memory,
-                    scope,
+                    extent,
                 } = *admitted;
-                let next = self.round(&work, &mut memory, &scope).await?;
+                let next = self.round(&work, &mut memory, &extent).await?;
                 self.admission.done(name, memory);
                 Ok(next)
             }
@@ -316,10 +316,10 @@ impl Applying {
     }
 
     /// Does a round, and says when to do the next.
-    async fn round(&self, work: &HubWork, memory: &mut WorkMemory, scope: &Scope) -> Result<Next, Failure> {
+    async fn round(&self, work: &HubWork, memory: &mut WorkMemory, extent: &Extent) -> Result<Next, RoundFailure> {
         let common = Common::new(work, memory, self.clock.now());
-        let full = *scope == Scope::All;
-        let mut batch = self.decoder.decode(work, scope).await;
+        let full = *extent == Extent::All;
+        let mut batch = self.decoder.decode(work, extent).await;
         let mut before = if full {
             Before::all(&mut memory.manifests)
         } else {
@@ -353,7 +353,7 @@ impl Applying {
     }
 
     /// Takes the end of a Work as far as it goes.
-    async fn end(&self, end: End) -> Result<Ended, Failure> {
+    async fn end(&self, end: End) -> Result<Ended, RoundFailure> {
         let End {
             inside: _inside,
             work,
@@ -366,7 +366,7 @@ impl Applying {
                 return Ok(Ended::Yes);
             }
             Doubt::Forgotten(owner, mut inventory) => {
-                let manifests = self.decoder.decode(&work, &Scope::All).await;
+                let manifests = self.decoder.decode(&work, &Extent::All).await;
                 let ahead = &self.write_ahead;
                 ahead.keep_forgotten(&work, &owner, &mut inventory, &manifests).await?;
                 self.cleanup.write(&owner, &inventory).await?;

@@ -17,7 +17,7 @@ use super::{
 
 /// Why a pass failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum RoundFailure {
     #[error(transparent)]
     Owner(#[from] owners::Error),
     #[error("the AppliedWork could not be read")]
@@ -32,7 +32,7 @@ pub(super) enum Failure {
 
 /// What a round looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum Extent {
     /// Everything.
     All,
     /// The manifests at these places.

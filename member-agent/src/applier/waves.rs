@@ -18,7 +18,7 @@ use super::{
     member_api::{MemberApi, describe, gvk},
     memory::ManifestMemory,
     report::Reporter,
-    round::{Before, Common, Failure},
+    round::{Before, Common, RoundFailure},
     watches::Watches,
     works::Works,
 };
@@ -49,7 +49,7 @@ impl Waves {
         batch: &[Manifest],
         before: &Before,
         full: bool,
-    ) -> Result<Vec<Done>, Failure> {
+    ) -> Result<Vec<Done>, RoundFailure> {
         let waves = self.run(common, batch, before);
         tokio::pin!(waves);
         tokio::select! {
@@ -70,7 +70,7 @@ impl Waves {
         common: &Common<'_>,
         batch: &[Manifest],
         before: &Before,
-    ) -> Result<Vec<Done>, Failure> {
+    ) -> Result<Vec<Done>, RoundFailure> {
         let good: Vec<&Manifest> = batch.iter().filter(|manifest| manifest.object.is_ok()).collect();
         let mut all = Vec::with_capacity(good.len());
         for wave in waves(good.iter().map(|manifest| &manifest.id), common.report_diff()).into_values() {
@@ -80,7 +80,7 @@ impl Waves {
                 .collect()
                 .await;
             if !self.gate.is_open() {
-                return Err(Failure::Interrupted);
+                return Err(RoundFailure::Interrupted);
             }
             all.extend(done.into_iter().flatten());
         }

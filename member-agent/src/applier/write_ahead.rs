@@ -19,7 +19,7 @@ use super::{
     leftovers,
     member_api::gvk,
     memory::{Ledger, is_unknown},
-    round::{Before, Common, Failure},
+    round::{Before, Common, RoundFailure},
     works::HubWork,
 };
 
@@ -37,7 +37,7 @@ impl WriteAhead {
         ledger: &mut Ledger,
         batch: &[Manifest],
         before: &mut Before,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RoundFailure> {
         let (work, owner) = (common.work, &common.owner);
         let applies = !common.report_diff();
         if applies && !self.handles.records.goes_on(work, &ledger.inventory.attempt) {
@@ -57,7 +57,7 @@ impl WriteAhead {
         ledger: &mut Ledger,
         batch: &[Manifest],
         before: &mut Before,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RoundFailure> {
         let work = common.work;
         let inventory = &mut ledger.inventory;
         // What is only compared lets go of nothing, so that has to wait.
@@ -109,7 +109,7 @@ impl WriteAhead {
         owner: &Owner,
         inventory: &mut Inventory,
         manifests: &[Manifest],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RoundFailure> {
         let left: Vec<_> = inventory.unnamed(manifests).into_iter().cloned().collect();
         let outcome = leftovers::release(&self.handles.api, owner, inventory, left).await;
         for object in outcome.released {
@@ -117,7 +117,7 @@ impl WriteAhead {
             self.handles.reporter.record(work, &WorkEvent::LeftoverKept { object });
         }
         match outcome.failures.into_iter().next() {
-            Some((object, error)) => Err(Failure::NotKept(format!("{object}: {error}"))),
+            Some((object, error)) => Err(RoundFailure::NotKept(format!("{object}: {error}"))),
             None => Ok(()),
         }
     }

@@ -6,13 +6,13 @@ use fleet_core::membership::properties::{PER_CPU_CORE_COST, PER_GB_MEMORY_COST, 
 use fleet_runtime::clock::Clock;
 use futures::future::BoxFuture;
 
-use super::{Cluster, Collected, Identity, PriceFile, Provider, Version, builtin::common};
+use super::{Collected, Identity, OwnCluster, PriceFile, Provider, Version, builtin::common};
 use crate::outgoing::said;
 
 /// The azure provider. Prices come from a file, never from the network.
 pub struct Azure {
     /// What is watched.
-    pub cluster: Arc<Cluster>,
+    pub cluster: Arc<OwnCluster>,
     /// The API server's version.
     pub version: Arc<Version>,
     /// The API server's CA.

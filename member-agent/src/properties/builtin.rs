@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
 use kube::Config;
 
-use super::{Cluster, Collected, Provider, Version};
+use super::{Collected, OwnCluster, Provider, Version};
 use crate::outgoing::said;
 
 /// How others would reach this cluster's API server, read once at start.
@@ -53,7 +53,7 @@ fn pem(der: &[u8]) -> String {
 
 /// The built-in collection: from watches and the API server's version, for any cluster.
 pub struct BuiltIn {
-    cluster: Arc<Cluster>,
+    cluster: Arc<OwnCluster>,
     version: Arc<Version>,
     identity: Identity,
     clock: Clock,
@@ -61,7 +61,7 @@ pub struct BuiltIn {
 
 impl BuiltIn {
     /// Collects from what `cluster` watches.
-    pub fn new(cluster: Arc<Cluster>, version: Arc<Version>, identity: Identity, clock: Clock) -> Self {
+    pub fn new(cluster: Arc<OwnCluster>, version: Arc<Version>, identity: Identity, clock: Clock) -> Self {
         Self {
             cluster,
             version,
@@ -92,7 +92,7 @@ impl Provider for BuiltIn {
 }
 
 /// What every provider says.
-pub(super) async fn common(cluster: &Cluster, version: &Version, identity: &Identity, clock: &Clock) -> Collected {
+pub(super) async fn common(cluster: &OwnCluster, version: &Version, identity: &Identity, clock: &Clock) -> Collected {
     let mut collected = Collected::default();
     let version = version.get().await;
     cluster.ready().await;
@@ -123,7 +123,7 @@ pub(super) async fn common(cluster: &Cluster, version: &Version, identity: &Iden
     collected
 }
 
-fn usage(cluster: &Cluster, now: Timestamp) -> ResourceUsage {
+fn usage(cluster: &OwnCluster, now: Timestamp) -> ResourceUsage {
     let map = |amounts: Amounts| {
         BTreeMap::from([
             ("cpu".to_owned(), Quantity(amounts.cpu.to_string())),

@@ -16,7 +16,7 @@ const PODS_THAT_COUNT: &str = "spec.nodeName!=,status.phase!=Succeeded,status.ph
 
 /// What is known of this cluster.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct OwnCluster {
     nodes: Store<LeanNode>,
     pods: Option<Store<LeanPod>>,
     namespaces: Option<Store<LeanNamespace>>,
@@ -32,7 +32,7 @@ struct Facts {
     namespaces: Namespaces,
 }
 
-impl Cluster {
+impl OwnCluster {
     /// Nothing is known yet.
     pub fn new(pods: bool, namespaces: bool) -> Self {
         Self {
@@ -192,7 +192,7 @@ async fn optional(future: Option<impl Future<Output = ()>>) {
 }
 
 #[cfg(test)]
-impl Cluster {
+impl OwnCluster {
     /// A cluster that nobody watches: with these objects, for ever.
     pub(super) async fn of(
         nodes: Vec<LeanNode>,

@@ -1,7 +1,7 @@
 //! What this cluster says about itself: properties, resources, namespaces.
 //!
 //! ```text
-//! nodes, pods, namespaces ──watch──► Cluster (running sums) ──► provider ──► ClusterReport ──► session
+//! nodes, pods, namespaces ──watch──► OwnCluster (running sums) ──► provider ──► ClusterReport ──► session
 //! ```
 //!
 //! Changes of nodes, capacity and namespaces are reported at once, at most one report a second; what is available goes
@@ -40,7 +40,7 @@ use tokio::{
 pub use self::{
     azure::Azure,
     builtin::{BuiltIn, Identity},
-    cluster::Cluster,
+    cluster::OwnCluster,
     collector::Collector,
     platform::platform_labels,
     prices::PriceFile,

@@ -61,8 +61,8 @@ fn words(conditions: &[ReportedCondition]) -> Vec<&str> {
     conditions.iter().map(|c| c.reason.as_str()).collect()
 }
 
-fn watched(client: &Client, namespaces: bool) -> Arc<Cluster> {
-    let cluster = Arc::new(Cluster::new(true, namespaces));
+fn watched(client: &Client, namespaces: bool) -> Arc<OwnCluster> {
+    let cluster = Arc::new(OwnCluster::new(true, namespaces));
     let (running, client) = (cluster.clone(), client.clone());
     tokio::spawn(async move { Box::pin(running.run(client, &fleet_runtime::cache::Era::default())).await });
     cluster
@@ -159,7 +159,7 @@ async fn a_cluster_without_a_region_has_no_prices() {
     let client = api_server(true);
     let clock = Clock::manual(Timestamp::UNIX_EPOCH);
     let azure = Azure {
-        cluster: Cluster::of(vec![], vec![], None).await,
+        cluster: OwnCluster::of(vec![], vec![], None).await,
         version: Arc::new(Version::new(client, clock.clone())),
         identity: Identity::default(),
         region: "eastus".into(),

@@ -23,7 +23,7 @@ use crate::{
     membership::{self, KnownImc, Phase},
     options::Options,
     outgoing::Outgoing,
-    properties::{self, Azure, BuiltIn, Cluster, Collector, Identity, PriceFile, Provider, Version, health},
+    properties::{self, Azure, BuiltIn, Collector, Identity, OwnCluster, PriceFile, Provider, Version, health},
     session,
 };
 
@@ -99,13 +99,13 @@ impl Member {
         self.applier.close().await;
     }
 
-    fn cluster(&self) -> Cluster {
+    fn cluster(&self) -> OwnCluster {
         let args = &self.options.properties;
         let pods = !args.azure() || args.use_available_res_properties_in_azure_provider;
-        Cluster::new(pods, args.enable_namespace_collection_in_property_provider)
+        OwnCluster::new(pods, args.enable_namespace_collection_in_property_provider)
     }
 
-    fn collector(&self, cluster: &Arc<Cluster>) -> Collector {
+    fn collector(&self, cluster: &Arc<OwnCluster>) -> Collector {
         let args = &self.options.properties;
         let version = Arc::new(Version::new(self.client.clone(), self.clock.clone()));
         let azure = args.azure().then(|| {

@@ -22,7 +22,7 @@ pub struct Interruption {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum WatchFailure {
     #[error("could not list")]
     List(#[source] kube::Error),
     #[error("could not watch")]
@@ -39,7 +39,7 @@ pub(super) enum Failure {
     Back { now: String, held: String },
 }
 
-impl Failure {
+impl WatchFailure {
     fn status(&self) -> Option<&Status> {
         match self {
             Self::List(kube::Error::Api(status)) | Self::Watch(kube::Error::Api(status)) | Self::Ended(status) => {

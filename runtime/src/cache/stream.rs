@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     Era, Source,
     era::is_before,
-    interruption::{ANSWER_TIMEOUT, Failure, Interruption, is_undecodable},
+    interruption::{ANSWER_TIMEOUT, Interruption, WatchFailure, is_undecodable},
     pages::Pages,
 };
 use crate::backoff::Backoff;
@@ -180,7 +180,7 @@ impl<S: Source> Stream<S> {
             }
             let failure = match outcome {
                 Ok(()) => continue,
-                Err(Failure::Back { now, held }) => {
+                Err(WatchFailure::Back { now, held }) => {
                     sink(Shown::WentBack { now, held });
                     self.selection.era.end(self.era);
                     continue;
@@ -201,7 +201,7 @@ impl<S: Source> Stream<S> {
     }
 
     /// Lists, or follows one watch to its end.
-    async fn step(&mut self, sink: Sink<'_, S::Object>) -> Result<(), Failure> {
+    async fn step(&mut self, sink: Sink<'_, S::Object>) -> Result<(), WatchFailure> {
         if !self.follows {
             match self.start {
                 Start::List => self.list(sink).await?,
@@ -228,13 +228,13 @@ impl<S: Source> Stream<S> {
         }
     }
 
-    async fn list(&mut self, sink: Sink<'_, S::Object>) -> Result<(), Failure> {
+    async fn list(&mut self, sink: Sink<'_, S::Object>) -> Result<(), WatchFailure> {
         sink(Shown::Restarted);
         let mut params = self.params();
         let page = loop {
             let mut listed = |object| sink(Shown::Listed(object));
             let page = self.pages.read(&self.source, &params, &mut listed).await;
-            let page = page.map_err(Failure::List)?;
+            let page = page.map_err(WatchFailure::List)?;
             params.continue_token = page.continue_.clone().filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 break page;
@@ -247,7 +247,7 @@ impl<S: Source> Stream<S> {
     }
 
     /// Follows one watch to its end, moving the version along.
-    async fn follow(&mut self, sink: Sink<'_, S::Object>) -> Result<(), Failure> {
+    async fn follow(&mut self, sink: Sink<'_, S::Object>) -> Result<(), WatchFailure> {
         let params = WatchParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
@@ -257,7 +257,7 @@ impl<S: Source> Stream<S> {
         };
         let began = Instant::now();
         let events = answered(self.source.watch(&params, &self.version)).await?;
-        let mut events = events.map_err(Failure::Watch)?;
+        let mut events = events.map_err(WatchFailure::Watch)?;
         sink(Shown::Watching {
             anew: std::mem::take(&mut self.anew),
         });
@@ -288,48 +288,52 @@ impl<S: Source> Stream<S> {
                     self.version = bookmark.metadata.resource_version;
                     sink(Shown::Progress(self.version.clone()));
                 }
-                Ok(WatchEvent::Error(status)) => return Err(Failure::Ended(status)),
+                Ok(WatchEvent::Error(status)) => return Err(WatchFailure::Ended(status)),
                 // Starting the watch again would bring the same event again.
                 Err(error) if is_undecodable(&error) => sink(Shown::Undecodable(error)),
-                Err(error) => return Err(Failure::Watch(error)),
+                Err(error) => return Err(WatchFailure::Watch(error)),
             }
         }
         // A proxy that accepts and closes would otherwise be asked without a pause.
         if shown == 0 && began.elapsed() < Duration::from_secs(1) {
-            Err(Failure::Short)
+            Err(WatchFailure::Short)
         } else {
             Ok(())
         }
     }
 
     /// Where the server is. One object is enough to learn the version of the whole.
-    async fn current(&self) -> Result<Option<String>, Failure> {
+    async fn current(&self) -> Result<Option<String>, WatchFailure> {
         let mut ignore = |_| {};
         let page = Pages::new(1).read(&self.source, &self.params(), &mut ignore).await;
-        Ok(page.map_err(Failure::List)?.resource_version)
+        Ok(page.map_err(WatchFailure::List)?.resource_version)
     }
 
     /// Asks where the server is. What has gone back in time would accept our version and stay silent.
-    async fn check(&self) -> Result<(), Failure> {
+    async fn check(&self) -> Result<(), WatchFailure> {
         let now = self.current().await?;
         now.map_or(Ok(()), |now| not_before(&now, &self.version))
     }
 }
 
-fn not_before(now: &str, held: &str) -> Result<(), Failure> {
+fn not_before(now: &str, held: &str) -> Result<(), WatchFailure> {
     if is_before(now, held) {
         let (now, held) = (now.to_owned(), held.to_owned());
-        return Err(Failure::Back { now, held });
+        return Err(WatchFailure::Back { now, held });
     }
     Ok(())
 }
 
-fn versioned(version: Option<String>) -> Result<String, Failure> {
-    version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
+fn versioned(version: Option<String>) -> Result<String, WatchFailure> {
+    version
+        .filter(|version| !version.is_empty())
+        .ok_or(WatchFailure::NoVersion)
 }
 
-async fn answered<T>(request: impl Future<Output = T>) -> Result<T, Failure> {
-    timeout(ANSWER_TIMEOUT, request).await.map_err(|_| Failure::Timeout)
+async fn answered<T>(request: impl Future<Output = T>) -> Result<T, WatchFailure> {
+    timeout(ANSWER_TIMEOUT, request)
+        .await
+        .map_err(|_| WatchFailure::Timeout)
 }
 
 #[cfg(test)]

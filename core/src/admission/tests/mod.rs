@@ -9,7 +9,7 @@ mod policy;
 use fleet_api::placement::{PlacementScope, PlacementSpec};
 use serde_json::{Value, json};
 
-use super::placement::{Context, Known};
+use super::placement::{Kinds, Known};
 use super::{Verdict, placement as rules};
 use crate::selection::apis::Apis;
 
@@ -35,7 +35,7 @@ fn roles() -> Value {
 
 fn judged(scope: PlacementScope, name: &str, new: &Value, old: Option<&Value>) -> Verdict {
     let apis = Apis::default();
-    let context = Context {
+    let context = Kinds {
         kind: &kind,
         apis: &apis,
     };

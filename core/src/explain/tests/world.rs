@@ -114,7 +114,7 @@ impl World {
         });
         let none = PlacementStatus::default();
         let mut status = rollup::roll_up(&rollup::World {
-            context: rollup::Context {
+            context: rollup::Common {
                 scope,
                 generation,
                 external: placement.spec.rollout_type() == RolloutStrategyType::External,

@@ -52,7 +52,7 @@ proptest! {
         let clusters: Vec<_> = names.iter().zip(&start).map(|(n, (steps, ok))| (n.as_str(), (*steps).min(5), *ok)).collect();
         let mut fleet = Fleet::new(&clusters);
         let all = fleet.status.clone();
-        let mut context = Context { external, ..context() };
+        let mut context = Common { external, ..context() };
         let mut versions = vec![0_usize; names.len()];
         let mut bound = vec![true; names.len()];
         let (mut kept, mut stored) = (Rollup::<usize>::default(), Origin::Other);

@@ -46,7 +46,7 @@ fn nothing_of_a_namespaced_placement_leaves_its_namespace() {
         ),
     ] {
         let failure = rendered(Some("app"), &resource, Rbac::Allowed).unwrap_err();
-        assert!(matches!(failure, Failure::Outside { .. }), "{resource}: {failure}");
+        assert!(matches!(failure, WorkFailure::Outside { .. }), "{resource}: {failure}");
         assert_eq!(failure.recovery(), Recovery::Edit);
     }
     let failure = rendered(Some("app"), &object("ConfigMap", "a", Some("other")), Rbac::Allowed).unwrap_err();

@@ -12,7 +12,7 @@ use fleet_core::{
 use serde_json::json;
 
 use super::ClusterReports;
-use crate::writer::{Edit, Failure, ToDo};
+use crate::writer::{Edit, ToDo, WriteFailure};
 
 impl ClusterReports {
     /// Whether the MemberCluster has an entry of this agent.
@@ -22,7 +22,7 @@ impl ClusterReports {
     }
 
     /// A beat that changed nothing: its time alone, on the MemberCluster.
-    pub(super) async fn write_member(&self, due: Beat) -> Result<bool, Failure> {
+    pub(super) async fn write_member(&self, due: Beat) -> Result<bool, WriteFailure> {
         let deps = &self.shared.deps;
         let decide = |mc: Option<&MemberCluster>, _| {
             let leads = *deps.leading.borrow();
@@ -58,8 +58,8 @@ impl ClusterReports {
         let about = self.about(&deps.members, &self.member);
         let (stored, written) = match deps.writer.decide(&about, decide).await {
             Ok(decided) => decided,
-            Err(Failure::Conflict) => return Ok(true),
-            Err(Failure::Gone) => return Ok(false),
+            Err(WriteFailure::Conflict) => return Ok(true),
+            Err(WriteFailure::Gone) => return Ok(false),
             Err(failure) => return Err(failure),
         };
         if written.is_some() {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::applier::{
     memory::{ManifestMemory, WorkMemory},
-    round::Scope,
+    round::Extent,
 };
 
 /// Why a Work may have to be looked at.
@@ -24,19 +24,19 @@ pub(super) struct Cause {
 }
 
 /// What has to be looked at; none if nothing has.
-pub(super) fn scope(memory: &WorkMemory, cause: &Cause) -> Option<Scope> {
+pub(super) fn extent(memory: &WorkMemory, cause: &Cause) -> Option<Extent> {
     let Cause { changed, now, .. } = cause;
     let schedule = &memory.schedule;
     let fresh = schedule.full_at.is_some_and(|at| at.elapsed() < cause.longest);
     if !fresh {
-        return Some(Scope::All);
+        return Some(Extent::All);
     }
     let timer = schedule.due.is_none_or(|due| due <= Instant::now());
     let due = |until: Option<Timestamp>| until.is_some_and(|until| until <= *now);
     let defined = changed.iter().any(|key| key.kind == "CustomResourceDefinition");
     // What is unknown is neither written down nor watched yet; a round over everything begins that.
     if (defined || timer) && memory.manifests.iter().any(ManifestMemory::is_unknown) {
-        return Some(Scope::All);
+        return Some(Extent::All);
     }
     let in_changed_namespace = |manifest: &ManifestMemory| {
         let is_it = |key: &ObjectKey| key.kind == "Namespace" && key.name == manifest.id.namespace;
@@ -57,5 +57,5 @@ pub(super) fn scope(memory: &WorkMemory, cause: &Cause) -> Option<Scope> {
         .iter()
         .any(|key| memory.ledger.inventory.entries.contains_key(key));
     let nothing = places.is_empty() && !ours && !cause.asked && !timer && !defined;
-    (!nothing).then_some(Scope::Some(places))
+    (!nothing).then_some(Extent::Some(places))
 }

@@ -1,14 +1,14 @@
 //! Whether a Work may be touched, and what of it has to be looked at.
 //!
 //! ```text
-//! queue ─► gate ─► older than what was applied? ─► AppliedWork ─► memory ─► scope ─► a round
+//! queue ─► gate ─► older than what was applied? ─► AppliedWork ─► memory ─► extent ─► a round
 //!            └► held: say so        └► judge             └► the Work is deleted ─► its end
 //! ```
 
+mod extent;
 mod feed;
 mod judge;
 mod memories;
-mod scope;
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,8 +27,8 @@ use fleet_runtime::{
 use kube::core::PartialObjectMeta;
 use tokio::time::Instant;
 
+use self::extent::{Cause, extent};
 pub(super) use self::memories::Memories;
-use self::scope::{Cause, scope};
 use super::{
     digest::hex_digest,
     gate::{Gate, Inside},
@@ -37,7 +37,7 @@ use super::{
     owners::{self, Owners},
     records::Records,
     report::Reporter,
-    round::{Failure, Scope},
+    round::{Extent, RoundFailure},
     watches::Watches,
     works::{HubWork, Works},
 };
@@ -80,7 +80,7 @@ pub(super) struct Round {
     pub(super) inside: Inside,
     pub(super) work: Arc<HubWork>,
     pub(super) memory: WorkMemory,
-    pub(super) scope: Scope,
+    pub(super) extent: Extent,
 }
 
 /// The end of a Work that may begin. While this lives, the gate does not close.
@@ -92,7 +92,7 @@ pub(super) struct End {
 }
 
 impl Admission {
-    pub(super) async fn admit(&self, name: &str) -> Result<Admitted, Failure> {
+    pub(super) async fn admit(&self, name: &str) -> Result<Admitted, RoundFailure> {
         let Some(inside) = self.gate.enter() else {
             if self.gate.is_held()
                 && let Some(work) = self.works.get(name)
@@ -136,7 +136,7 @@ impl Admission {
                 return Ok(Admitted::End(Box::new(End { inside, work, owner })));
             }
             Entry::AwaitOldOwner => return Ok(Admitted::Nothing(Next::At(Instant::now() + OLD_OWNER))),
-            Entry::AwaitRead => return Err(Failure::OwnerUnknown),
+            Entry::AwaitRead => return Err(RoundFailure::OwnerUnknown),
             // With a record, so that it is never taken for one that another agent left.
             Entry::CreateOwner => AppliedWork {
                 status: Some(AppliedWorkStatus {
@@ -145,7 +145,7 @@ impl Admission {
                 }),
                 ..self.owners.create(name).await?
             },
-            Entry::Begin => object.ok_or(Failure::OwnerUnknown)?,
+            Entry::Begin => object.ok_or(RoundFailure::OwnerUnknown)?,
         };
         let memory = self.load(&work, memory, &object).await?;
         Ok(self.round(inside, work, memory))
@@ -173,7 +173,7 @@ impl Admission {
         work: &HubWork,
         memory: Option<WorkMemory>,
         object: &AppliedWork,
-    ) -> Result<WorkMemory, Failure> {
+    ) -> Result<WorkMemory, RoundFailure> {
         let owner_uid = object.metadata.uid.clone().unwrap_or_default();
         let mut memory = match memory {
             Some(memory) if memory.ledger.owner_uid == owner_uid => memory,
@@ -184,7 +184,7 @@ impl Admission {
                 } else {
                     // Another agent was here before: all that it may have made may be ours.
                     let stored = self.works.stored_status(work.name()).await;
-                    let stored = stored.map_err(|error| Failure::Work(logs::chain(&error).to_string()))?;
+                    let stored = stored.map_err(|error| RoundFailure::Work(logs::chain(&error).to_string()))?;
                     Inventory::adopted(&stored, &status.applied_resources)
                 };
                 let written = owners::status(&inventory, &status.applied_resources);
@@ -211,18 +211,18 @@ impl Admission {
             now: self.clock.steady(),
             longest: self.longest,
         };
-        let Some(scope) = scope(&memory, &cause) else {
+        let Some(extent) = extent(&memory, &cause) else {
             // The echo of an own write.
             let next = memory.schedule.due.map_or(Next::Wait, Next::At);
             self.memories.put(work.name(), memory);
             return Admitted::Nothing(next);
         };
-        tracing::debug!(work = work.name(), generation = work.generation(), ?scope, "Round");
+        tracing::debug!(work = work.name(), generation = work.generation(), ?extent, "Round");
         Admitted::Round(Box::new(Round {
             inside,
             work,
             memory,
-            scope,
+            extent,
         }))
     }
 

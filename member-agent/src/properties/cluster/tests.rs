@@ -32,7 +32,7 @@ fn namespace(name: &str, version: u32, terminating: bool) -> LeanNamespace {
     .unwrap()
 }
 
-async fn quiet(cluster: &Cluster) -> bool {
+async fn quiet(cluster: &OwnCluster) -> bool {
     timeout(Duration::from_secs(1), cluster.changed.notified())
         .await
         .is_err()
@@ -41,9 +41,9 @@ async fn quiet(cluster: &Cluster) -> bool {
 #[tokio::test(start_paused = true)]
 async fn pods_change_what_is_available_without_a_word_and_nodes_say_so() {
     let pods = (0..500).map(|i| pod(&format!("p{i}"), "10m", 1)).collect();
-    let cluster = Cluster::of(vec![node("n", "8")], pods, None).await;
+    let cluster = OwnCluster::of(vec![node("n", "8")], pods, None).await;
     assert!(!quiet(&cluster).await, "the first list is news");
-    let available = |cluster: &Cluster| cluster.available().unwrap().cpu.to_string();
+    let available = |cluster: &OwnCluster| cluster.available().unwrap().cpu.to_string();
     assert_eq!(available(&cluster), "3", "all 500 count");
     assert_eq!(cluster.region().as_deref(), Some("eastus"));
     assert_eq!(cluster.namespaces(Namespaces::complete), None, "not watched");
@@ -66,14 +66,14 @@ async fn pods_change_what_is_available_without_a_word_and_nodes_say_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_terminating_namespace_disappears() {
-    let cluster = Cluster::of(
+    let cluster = OwnCluster::of(
         vec![],
         vec![],
         Some(vec![namespace("a", 1, false), namespace("b", 1, false)]),
     )
     .await;
     assert!(!quiet(&cluster).await);
-    let names = |cluster: &Cluster| cluster.namespaces(|n| n.reported().keys().cloned().collect::<Vec<_>>());
+    let names = |cluster: &OwnCluster| cluster.namespaces(|n| n.reported().keys().cloned().collect::<Vec<_>>());
     assert_eq!(names(&cluster).unwrap(), ["a", "b"]);
     let store = cluster.namespaces.as_ref().unwrap();
     store.feed(Event::Applied(namespace("b", 2, false)));
@@ -85,6 +85,6 @@ async fn a_terminating_namespace_disappears() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_not_watched_is_not_ready() {
-    let cluster = Cluster::of(vec![], vec![], None).await;
+    let cluster = OwnCluster::of(vec![], vec![], None).await;
     assert!(timeout(Duration::from_mins(1), cluster.ready()).await.is_err());
 }
