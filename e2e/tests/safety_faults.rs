@@ -2,12 +2,13 @@
 //! all scenarios share, so they run one after the other on a fleet of their own.
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_e2e::agents::{HUB_AGENT, with_hub_flags};
+use fleet_e2e::agents::{self, HUB_AGENT, with_hub_flags};
+use fleet_e2e::binaries;
 use fleet_e2e::evictions::{Eviction, VALID, by_budget};
 use fleet_e2e::gate::Gate;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, furnished, rolling, whole_namespace};
-use fleet_e2e::played::Cast;
+use fleet_e2e::played::{Act, Cast};
 use kube::ResourceExt as _;
 use serde_json::json;
 
@@ -84,5 +85,47 @@ fn evictions_are_left_alone_where_they_are_switched_off() {
             Ok(())
         })
         .await
+    });
+}
+
+#[test]
+fn of_two_evictions_at_once_one_goes_though_the_leader_dies() {
+    scenario("evict-leader", |ctx| async move {
+        let fleet = ctx.fleet();
+        let helm = binaries::find_or_build_helm().await?;
+        let second = format!("hub/{}", ctx.name("replica"));
+        let first = agents::until_leader(fleet, "").await?;
+        agents::start_hub_agent(fleet, &helm, &second, &["--pod-name=replica".to_owned()]).await?;
+        let cast = Cast::new(&ctx, &["a", "b", "c"]).await?;
+        let (a, b) = (cast.name("a"), cast.name("b"));
+        let rolling = rolling(&json!(1), &json!(1));
+        let crp = fleet_e2e::placements::place(&ctx, cast.everywhere(), rolling).await?;
+        crp.until_available(0).await?;
+        crp.limit(&ctx, &json!({ "minAvailable": 2 })).await?;
+        // Of what is taken off nothing is available again: the budget stays used.
+        cast.act(&["a", "b"], Act::Silent);
+        // The leader dies after the first write: what it has decided stands.
+        let gated = ctx.name("ea");
+        let gate = Gate::new(&ctx, &gated, 1).await?;
+        let (one, two) = (crp.evict_from(&ctx, "ea", &a), crp.evict_from(&ctx, "eb", &b));
+        let (one, two) = tokio::try_join!(one, two)?;
+        tokio::select! {
+            biased;
+            () = gate.held() => {}
+            outcome = async { tokio::try_join!(one.until_ended(), two.until_ended()) } => drop(outcome?),
+        }
+        fleet.kill(HUB_AGENT).await?;
+        gate.open().await?;
+        let leader = agents::until_leader(fleet, &first).await?;
+        let (one, two) = tokio::try_join!(one.until_ended(), two.until_ended())?;
+        let executed = [&one, &two]
+            .iter()
+            .filter(|says| says.iter().any(|line| line.starts_with("Executed=True")))
+            .count();
+        ensure!(executed == 1, "{one:?} {two:?}");
+        fleet.start_again(HUB_AGENT).await?;
+        fleet.stop_process(&second).await?;
+        agents::until_leader(fleet, &leader).await?;
+        Ok(())
     });
 }

@@ -166,6 +166,15 @@ pub async fn with_hub_values(
 
 /// Tells a story with a hub agent that serves webhooks, as it does by default elsewhere. Afterwards there are none.
 pub async fn with_webhooks(fleet: &Fleet, story: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    with_webhooks_and(fleet, &[""; 0], story).await
+}
+
+/// The same with further flags.
+pub async fn with_webhooks_and(
+    fleet: &Fleet,
+    flags: &[impl AsRef<str>],
+    story: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
     let kubectl = fleet.kubectl("hub")?;
     // What the chart installs in their place, and installs again with the agent that comes after.
     let instead = [
@@ -175,7 +184,7 @@ pub async fn with_webhooks(fleet: &Fleet, story: impl AsyncFnOnce() -> Result<()
         "--ignore-not-found",
     ];
     kubectl.ok(&instead).await?;
-    let outcome = with_hub_values(fleet, &json!({"enableWebhook": true}), &[""; 0], story).await;
+    let outcome = with_hub_values(fleet, &json!({"enableWebhook": true}), flags, story).await;
     let gone = [
         "wait",
         "--for=delete",

@@ -13,9 +13,9 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::watch;
 
-const SECRET: &str = "fleet-webhook-tls";
+pub(crate) const SECRET: &str = "fleet-webhook-tls";
 
-fn crp(name: &str) -> Result<ClusterResourcePlacement> {
+pub(crate) fn crp(name: &str) -> Result<ClusterResourcePlacement> {
     let role = json!({"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRole", "name": "r"});
     Ok(serde_json::from_value(
         json!({"metadata": {"name": name}, "spec": {"resourceSelectors": [role]}}),
@@ -88,18 +88,16 @@ fn certificates_are_renewed_under_load_without_one_refusal() {
     });
 }
 
+/// What a Secret has under this name.
+pub(crate) fn field(secret: &Secret, name: &str) -> Vec<u8> {
+    let found = secret.data.as_ref().and_then(|data| data.get(name));
+    found.map(|value| value.0.clone()).unwrap_or_default()
+}
+
 /// A new leaf, then a new CA too.
 async fn renew(ctx: &Ctx, sent: &watch::Sender<usize>) -> Result<()> {
     let secrets = Api::<Secret>::namespaced(ctx.hub().await?, NAMESPACE);
     let log = ctx.fleet().log_path(HUB_AGENT);
-    let field = |secret: &Secret, name: &str| {
-        secret
-            .data
-            .as_ref()
-            .and_then(|data| data.get(name))
-            .map(|value| value.0.clone())
-            .unwrap_or_default()
-    };
     let first = secrets.get(SECRET).await?;
     let damaged = json!({"stringData": {"tls.crt": "garbage"}});
     secrets

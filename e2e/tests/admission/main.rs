@@ -2,3 +2,5 @@
 
 mod denials;
 mod life;
+mod limits;
+mod replicas;
