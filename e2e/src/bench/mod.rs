@@ -6,6 +6,7 @@
 //!                hub alone:       scale, restart             (one hub agent, a thousand simulated members over the real channel)
 //!                hub alone:       fanout                     (the same with a hundred)
 //!                hub alone:       hostile                    (strangers, a flooding member; sixty neighbours)
+//!                hub alone:       safety                     (six simulated members: evictions, draining, admission)
 //!                hub + 3 members: run                        (update runs; then three hundred simulated members, then all)
 //! ```
 //!
@@ -23,6 +24,7 @@ pub mod place;
 pub mod quiet;
 pub mod restart;
 pub mod runs;
+pub mod safety;
 pub mod scale;
 pub mod simulated;
 pub mod times;
@@ -58,6 +60,8 @@ pub enum Part {
     Fanout,
     /// What hostile parties cost, and whether others notice.
     Hostile,
+    /// Evictions, draining, and what admission costs.
+    Safety,
     /// Staged update runs.
     Run,
 }
@@ -73,18 +77,27 @@ pub enum Site {
     Hundred,
     /// A few simulated members, and whoever is hostile.
     Hostile,
+    /// A few simulated members, and a hub agent that begins to serve webhooks.
+    Safety,
     /// Real members, and simulated ones after them.
     Both,
 }
 
 impl Site {
     /// All, in the order in which they are built.
-    pub const ALL: [Self; 5] = [Self::Real, Self::Crowd, Self::Hundred, Self::Hostile, Self::Both];
+    pub const ALL: [Self; 6] = [
+        Self::Real,
+        Self::Crowd,
+        Self::Hundred,
+        Self::Hostile,
+        Self::Safety,
+        Self::Both,
+    ];
 }
 
 impl Part {
     /// All, in the order in which they run.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Idle,
         Self::Writes,
         Self::Place,
@@ -93,6 +106,7 @@ impl Part {
         Self::Restart,
         Self::Fanout,
         Self::Hostile,
+        Self::Safety,
         Self::Run,
     ];
 
@@ -103,6 +117,7 @@ impl Part {
             Self::Scale | Self::Restart => Site::Crowd,
             Self::Fanout => Site::Hundred,
             Self::Hostile => Site::Hostile,
+            Self::Safety => Site::Safety,
             Self::Run => Site::Both,
         }
     }
@@ -190,6 +205,7 @@ pub async fn measure(fleet: &Fleet, parts: &[Part], settings: Settings) -> Resul
             rows.extend(fanout::measure(&hub, &members).await?);
         }
         Site::Hostile => rows.extend(Box::pin(hostile::measure(&hub)).await?),
+        Site::Safety => rows.extend(Box::pin(safety::measure(&hub)).await?),
         Site::Both => rows.extend(Box::pin(runs::measure(&hub, settings)).await?),
     }
     Ok(rows)

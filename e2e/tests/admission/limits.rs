@@ -47,7 +47,10 @@ fn said<K: std::fmt::Debug>(answer: Result<K>) -> Result<String> {
 #[test]
 fn a_hundred_overrides_may_be_there_and_can_be_changed() {
     scenario("limit", |ctx| async move {
-        let (full, other) = (ctx.namespace("hub").await?, ctx.namespace("hub").await?);
+        let (full, other) = (
+            ctx.namespace("hub").await?,
+            ctx.another_namespace("hub", "other").await?,
+        );
         with_webhooks(ctx.fleet(), async || {
             let there = Api::<ClusterResourceOverride>::all(ctx.hub().await?);
             let there = there.list(&kube::api::ListParams::default()).await?.items.len();
