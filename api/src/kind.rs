@@ -5,12 +5,16 @@
 
 use std::fmt::Debug;
 
-use kube::Resource;
 use kube::core::ObjectMeta;
-use kube::core::object::HasSpec;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+// What every kind can be asked for, also by crates that do without kube.
+pub use kube::{
+    Resource,
+    core::object::{HasSpec, HasStatus},
+};
 
 /// The version that the API server stores and that these types speak.
 pub const VERSION: &str = "v1beta1";

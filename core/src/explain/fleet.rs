@@ -138,6 +138,8 @@ pub struct Fleet<'a> {
     pub snapshots: Vec<&'a ObjectMeta>,
     /// Their bindings.
     pub bindings: Vec<Binding<'a>>,
+    /// Bindings of the other families: what else is on members.
+    pub others: Vec<Binding<'a>>,
     /// Works of members.
     pub works: Vec<&'a Work>,
     /// Update runs of the family.
@@ -171,6 +173,7 @@ impl<'a> Fleet<'a> {
             policies: Vec::new(),
             snapshots: Vec::new(),
             bindings: Vec::new(),
+            others: Vec::new(),
             works: Vec::new(),
             runs: Vec::new(),
             approvals: Vec::new(),

@@ -69,6 +69,7 @@ fn what_it_holds_back(fleet: &Fleet<'_>, name: &str) -> String {
     let on_it = fleet
         .bindings
         .iter()
+        .chain(&fleet.others)
         .filter(|binding| binding.spec.target_cluster == name);
     match on_it.count() {
         0 => String::new(),

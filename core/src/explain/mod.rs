@@ -1,7 +1,7 @@
 //! What is wrong, why, what it holds back, and what to type next: for `kubectl fleet why` and `status`, the dashboard, Events.
 //!
-//! From objects of the hub ([`Fleet`]) to a [`Chain`] of steps: the first that is not done has a cause in words and a
-//! command. Where the scheduler, the rollout or an applier has left its reason it is used; where it can be found out again
+//! From objects of the hub ([`Objects`] has them, [`Fleet`] borrows them) to a [`Chain`] of steps: the first that is not done
+//! has a cause in words and a command. Where the scheduler, the rollout or an applier has left its reason it is used; where it can be found out again
 //! (affinity, taints, heartbeats) the same code that decides is asked, so that the answer is about now.
 //!
 //! ```text
@@ -22,6 +22,7 @@ mod manifest;
 mod member;
 mod names;
 mod object;
+mod objects;
 mod orphans;
 mod placement;
 mod reasons;
@@ -40,6 +41,7 @@ pub use eviction::{eviction, never as budget_never_allows};
 pub use fleet::{Agent, Approval, Binding, Fleet, Live, Placement, Policy, Run, View};
 pub use member::member;
 pub use object::{Lineage, object};
+pub use objects::{Family, LiveObject, MemberAgent, Objects, happened};
 pub use orphans::on as orphans_on;
 pub use placement::placement;
 pub use reasons::{Meaning, meaning};
