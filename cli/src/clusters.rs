@@ -8,6 +8,8 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+use crate::globals::Globals;
+
 /// A cluster that the user's kubeconfig knows.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
@@ -15,6 +17,8 @@ pub(crate) struct Cluster {
     pub(crate) server: String,
     /// Its CA, PEM, unless the kubeconfig relies on the system's roots.
     pub(crate) ca: Option<String>,
+    /// The namespace that the context is in.
+    pub(crate) namespace: String,
 }
 
 /// How long a connection to an API server may take to come about.
@@ -22,27 +26,53 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The cluster of `context`; the current context if there is none.
 pub(crate) async fn connect(context: Option<&str>) -> Result<Cluster> {
-    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let globals = Globals {
+        context: context.map(str::to_owned),
+        ..Globals::default()
+    };
+    connect_with(&globals).await
+}
+
+/// The cluster that kubectl would speak to with these flags.
+pub(crate) async fn connect_with(globals: &Globals) -> Result<Cluster> {
+    let listed = match &globals.kubeconfig {
+        Some(file) => file.clone().into_os_string(),
+        None => std::env::var_os("KUBECONFIG").unwrap_or_default(),
+    };
     let kubeconfig =
         kubeconfig(&listed).context("cannot read the kubeconfig (set KUBECONFIG, or create ~/.kube/config)")?;
     let options = KubeConfigOptions {
-        context: context.map(str::to_owned),
-        ..KubeConfigOptions::default()
+        context: globals.context.clone(),
+        cluster: globals.cluster.clone(),
+        user: globals.user.clone(),
     };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
-        .with_context(|| match context {
+        .with_context(|| match &globals.context {
             Some(name) => format!("cannot use context {name:?} (`kubectl config get-contexts` lists them)"),
-            None => "cannot use the current context".to_owned(),
+            None => "cannot use the current context (`kubectl config get-contexts` lists all)".to_owned(),
         })?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
+    if !globals.request_timeout.is_zero() {
+        config.read_timeout = Some(globals.request_timeout);
+    }
+    if let Some(user) = &globals.as_user {
+        config.auth_info.impersonate = Some(user.clone());
+        config.auth_info.impersonate_groups = Some(globals.as_group.clone()).filter(|groups| !groups.is_empty());
+    }
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    let namespace = config.default_namespace.clone();
     let ca = config
         .root_cert
         .as_ref()
         .map(|all| all.iter().map(|der| pem(der)).collect());
     let client = Client::try_from(config).with_context(|| format!("cannot reach {server}"))?;
-    Ok(Cluster { client, server, ca })
+    Ok(Cluster {
+        client,
+        server,
+        ca,
+        namespace,
+    })
 }
 
 /// The files of a list, the first counts; the home file without one. As for kubectl, a file of a list may be absent.

@@ -2,6 +2,7 @@
 //! fails says which right or kind is missing.
 
 mod follow;
+mod kinds;
 
 use std::time::Duration;
 
@@ -10,15 +11,23 @@ use fleet_api::{guard::Guarded, kind::Kind};
 use kube::{
     Client,
     api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
-    core::ClusterResourceScope,
+    core::{ClusterResourceScope, ObjectList, ObjectMeta, PartialObjectMeta, Request},
 };
+use serde::de::DeserializeOwned;
 
 pub(crate) use follow::News;
+pub(crate) use kinds::ServedKind;
 
-use crate::{clusters, problem::Problem};
+use crate::{
+    clusters,
+    globals::{Globals, InNamespace},
+    problem::Problem,
+};
 
 /// Objects of a page. Ten times the largest are still a few megabytes.
 const PAGE: u32 = 250;
+/// Of namespaces and Events, which are small.
+const CORE_PAGE: u32 = 500;
 /// A list that takes so long that the API server forgets where it began is begun again, but not for ever.
 const LISTS_MAX: usize = 3;
 /// How often a write is tried that somebody else's write came before.
@@ -29,6 +38,41 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 #[derive(Clone)]
 pub(crate) struct Hub {
     client: Client,
+}
+
+/// The hub, and the namespace in which names without one are looked for.
+pub(crate) struct Place {
+    pub(crate) hub: Hub,
+    pub(crate) namespace: String,
+}
+
+/// Which objects of a kind are listed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ask<'a> {
+    /// Empty for those of all namespaces.
+    pub(crate) namespace: &'a str,
+    /// A label selector, unless it is empty.
+    pub(crate) labels: &'a str,
+    /// A field selector, unless it is empty.
+    pub(crate) fields: &'a str,
+    /// Objects of a page, if it is not the usual number.
+    pub(crate) page: Option<u32>,
+}
+
+impl Ask<'_> {
+    fn params(&self) -> ListParams {
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        ListParams {
+            label_selector: given(self.labels),
+            field_selector: given(self.fields),
+            limit: Some(self.page.unwrap_or(PAGE)),
+            ..ListParams::default()
+        }
+    }
+
+    fn path<K: Kind>(&self) -> String {
+        K::url_path(&(), Some(self.namespace).filter(|namespace| !namespace.is_empty()))
+    }
 }
 
 /// What a list has found.
@@ -84,6 +128,16 @@ impl Hub {
         Ok(Self::new(cluster.client))
     }
 
+    /// The hub that kubectl would speak to with these flags.
+    pub(crate) async fn reach(globals: &Globals, named: &InNamespace) -> Result<Place> {
+        let cluster = clusters::connect_with(globals).await?;
+        let given = named.namespace.clone().filter(|namespace| !namespace.is_empty());
+        Ok(Place {
+            hub: Self::new(cluster.client),
+            namespace: given.unwrap_or(cluster.namespace),
+        })
+    }
+
     pub(crate) fn new(client: Client) -> Self {
         Self { client }
     }
@@ -112,41 +166,86 @@ impl Hub {
     }
 
     /// All objects of a kind that `keep` wants, in pages. With a label selector, unless it is empty.
-    pub(crate) async fn list<K: Kind>(&self, selector: &str, keep: impl Fn(&K) -> bool) -> Result<Listed<K>, Problem> {
+    pub(crate) async fn list<K: Kind>(&self, labels: &str, keep: impl FnMut(&K) -> bool) -> Result<Listed<K>, Problem> {
+        let ask = Ask {
+            labels,
+            ..Ask::default()
+        };
+        self.ask(ask, keep).await
+    }
+
+    /// All objects that are asked for and that `keep` wants, in pages.
+    pub(crate) async fn ask<K: Kind>(
+        &self,
+        ask: Ask<'_>,
+        mut keep: impl FnMut(&K) -> bool,
+    ) -> Result<Listed<K>, Problem> {
         for _ in 1..LISTS_MAX {
-            match self.list_once(selector, &keep).await {
+            match self.ask_once(ask, &mut keep).await {
                 Err(problem) if problem.is_expired() => {}
                 answer => return answer,
             }
         }
-        self.list_once(selector, &keep).await
+        self.ask_once(ask, &mut keep).await
     }
 
-    async fn list_once<K: Kind>(&self, selector: &str, keep: impl Fn(&K) -> bool) -> Result<Listed<K>, Problem> {
-        let api = self.guarded::<K>();
-        let mut params = ListParams::default().limit(PAGE);
-        if !selector.is_empty() {
-            params = params.labels(selector);
-        }
+    async fn ask_once<K: Kind>(&self, ask: Ask<'_>, keep: &mut impl FnMut(&K) -> bool) -> Result<Listed<K>, Problem> {
         let (mut items, mut odd) = (Vec::new(), Vec::new());
-        loop {
-            let page = api
-                .list(&params)
-                .await
-                .map_err(|error| Problem::new::<K>("list", error))?;
-            for Guarded(object) in page.items {
-                match object {
-                    Ok(object) if keep(&object) => items.push(object),
-                    Ok(_) => {}
-                    Err(error) => {
-                        let name = error.metadata.name.as_deref().unwrap_or_default();
-                        odd.push(format!("{} {name} cannot be read: {error}", K::KIND));
-                    }
+        let version = self
+            .pages::<K, _>(ask, Request::list, |Guarded(object): Guarded<K>| match object {
+                Ok(object) if keep(&object) => items.push(object),
+                Ok(_) => {}
+                Err(error) => {
+                    let name = error.metadata.name.as_deref().unwrap_or_default();
+                    odd.push(format!("{} {name} cannot be read: {error}", K::KIND));
                 }
-            }
+            })
+            .await
+            .map_err(|error| Problem::new::<K>("list", error))?;
+        Ok(Listed { items, version, odd })
+    }
+
+    /// The metadata of all objects that are asked for: no more of them is sent.
+    pub(crate) async fn ask_metadata<K: Kind>(&self, ask: Ask<'_>) -> Result<Vec<ObjectMeta>, Problem> {
+        let mut found = Vec::new();
+        let each = |object: PartialObjectMeta<K>| found.push(object.metadata);
+        let done = self.pages::<K, _>(ask, Request::list_metadata, each).await;
+        done.map_err(|error| Problem::new::<K>("list", error))?;
+        Ok(found)
+    }
+
+    /// Objects of a kind that is Kubernetes' own, in pages; of all namespaces unless one is named.
+    pub(crate) async fn core<K>(&self, namespace: &str, params: &ListParams) -> kube::Result<Vec<K>>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned,
+    {
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        let path = Request::new(K::url_path(&(), namespace));
+        let (mut params, mut found) = (params.clone().limit(CORE_PAGE), Vec::new());
+        loop {
+            let request = path.list(&params).map_err(kube::Error::BuildRequest)?;
+            let page: ObjectList<K> = self.client.request(request).await?;
+            found.extend(page.items);
             let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
-                let version = page.metadata.resource_version.unwrap_or_default();
-                return Ok(Listed { items, version, odd });
+                return Ok(found);
+            };
+            params = params.continue_token(&next);
+        }
+    }
+
+    async fn pages<K: Kind, T: Clone + DeserializeOwned>(
+        &self,
+        ask: Ask<'_>,
+        request: impl Fn(&Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        mut each: impl FnMut(T),
+    ) -> kube::Result<String> {
+        let (path, mut params) = (Request::new(ask.path::<K>()), ask.params());
+        loop {
+            let request = request(&path, &params).map_err(kube::Error::BuildRequest)?;
+            let page: ObjectList<T> = self.client.request(request).await?;
+            page.items.into_iter().for_each(&mut each);
+            let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
+                return Ok(page.metadata.resource_version.unwrap_or_default());
             };
             params = params.continue_token(&next);
         }

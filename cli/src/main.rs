@@ -5,32 +5,43 @@
 //!
 //! | what | in |
 //! |---|---|
-//! | kubeconfig and contexts | `clusters` |
+//! | kubectl's own flags; kubeconfig and contexts | `globals`, `clusters` |
 //! | requests to the hub: pages, watches, conflicts | `hub` |
-//! | errors, and the right that is missing | `problem`, `rights` |
-//! | tables and JSON | `output` |
+//! | what explanations are made from, read with few requests | `reading` |
+//! | errors, what to type next, and the right that is missing | `problem`, `rights` |
+//! | tables, texts, JSON and YAML | `output`, `chain` |
+//! | what is asked about | `subject` |
 //! | the exit status | `exit` |
 //! | what KubeFleet's plugin has too | `old` |
 
 mod approve;
+mod chain;
 mod clusters;
 mod cordon;
+mod diff;
 mod drain;
 mod draincluster;
+mod events;
 mod evictions;
 mod exit;
+mod globals;
 mod hub;
 mod join;
 mod old;
 mod output;
 mod problem;
+mod reading;
 mod rights;
+mod status;
+mod subject;
 mod terminal;
 #[cfg(test)]
 mod testing;
+mod tree;
 mod uncordon;
 mod uncordoncluster;
 mod version;
+mod why;
 
 use std::process::ExitCode;
 
@@ -55,6 +66,16 @@ struct Args {
 enum Command {
     /// Let a cluster join the fleet: identity, MemberCluster and the member's configuration in one go
     Join(join::Args),
+    /// Show the fleet in one screen, or one placement with its clusters
+    Status(status::Args),
+    /// Say what is wrong, why, what it holds back, and what to do
+    Why(why::Args),
+    /// Show what belongs to a placement: snapshots, bindings, runs, Works
+    Tree(tree::Args),
+    /// Show what happened to a placement, an update run, a member or an object
+    Events(events::Args),
+    /// Show what differs between the hub and members
+    Diff(diff::Args),
     /// Take all placements off a member cluster, and say what holds it up
     Drain(drain::Args),
     /// Take a drained member cluster back
@@ -96,6 +117,9 @@ async fn main() -> ExitCode {
         (Err(error), Some(name)) => old::refuse(&format!("{error:#}"), help(name).as_deref()),
         (Err(error), None) => {
             terminal::note(&format!("Error: {error:#}"));
+            if let Some(next) = problem::next(&error) {
+                terminal::note(&format!("next: {next}"));
+            }
             problem::exit_of(&error).into()
         }
     }
@@ -104,6 +128,11 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<Exit> {
     match command {
         Command::Join(args) => join::run(args).await?,
+        Command::Status(args) => return status::run(args).await,
+        Command::Tree(args) => return tree::run(args).await,
+        Command::Events(args) => return events::run(args).await,
+        Command::Diff(args) => return diff::run(args).await,
+        Command::Why(args) => return why::run(args).await,
         Command::Drain(args) => return drain::run(args).await,
         Command::Uncordon(args) => return uncordon::run(args).await,
         Command::Approve(args) => approve::run(args).await?,

@@ -95,6 +95,39 @@ impl Problem {
         self.is_forbidden() && self.status().is_some_and(|status| status.message.contains("cannot "))
     }
 
+    /// The credential is unknown or has expired.
+    fn is_unauthenticated(&self) -> bool {
+        self.has_code(401)
+    }
+
+    /// In a few words, why something could not be read.
+    pub(crate) fn brief(&self) -> String {
+        let (verb, resource, group) = (self.verb, &self.resource, self.group);
+        if self.is_missing_right() {
+            format!("no right to {verb} them")
+        } else if self.is_unserved() {
+            format!("the hub does not serve {resource}.{group}")
+        } else {
+            self.to_string()
+        }
+    }
+
+    /// What to type next.
+    pub(crate) fn next(&self) -> String {
+        let (verb, resource, group) = (self.verb, &self.resource, self.group);
+        if self.is_missing_right() {
+            format!("kubectl auth can-i {verb} {resource}.{group} --all-namespaces")
+        } else if self.is_unserved() {
+            format!("kubectl api-resources --api-group={group}")
+        } else if self.is_unauthenticated() {
+            "kubectl auth whoami".to_owned()
+        } else if self.status().is_none() || self.is_passing() {
+            "kubectl cluster-info".to_owned()
+        } else {
+            format!("kubectl get {resource}.{group} --all-namespaces")
+        }
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         if self.is_forbidden() {
             Exit::Refused
@@ -151,9 +184,50 @@ fn chain(error: &dyn std::error::Error) -> String {
     said
 }
 
+/// An error of ours, with what to type next.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) text: String,
+    pub(crate) next: String,
+    pub(crate) exit: Exit,
+}
+
+impl Failure {
+    /// Something that is not there.
+    pub(crate) fn error(text: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
+        Self::with(Exit::Error, text, next)
+    }
+
+    /// A command line that makes no sense.
+    pub(crate) fn usage(text: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
+        Self::with(Exit::Usage, text, next)
+    }
+
+    fn with(exit: Exit, text: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
+        let (text, next) = (text.into(), next.into());
+        Self { text, next, exit }.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What to type after an error; none if nobody knows.
+pub(crate) fn next(error: &anyhow::Error) -> Option<String> {
+    let problem = error.downcast_ref::<Problem>().map(Problem::next);
+    problem.or_else(|| error.downcast_ref::<Failure>().map(|failure| failure.next.clone()))
+}
+
 /// How a command ends that an error ends.
 pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
-    error.downcast_ref::<Problem>().map_or(Exit::Error, Problem::exit)
+    let failure = error.downcast_ref::<Failure>().map(|failure| failure.exit);
+    let problem = error.downcast_ref::<Problem>().map(Problem::exit);
+    failure.or(problem).unwrap_or(Exit::Error)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! A hub in memory, with what a drain finds there, and somebody who answers evictions as a hub agent does.
 
+pub(crate) mod shown;
+
 use std::collections::BTreeMap;
 
 use fleet_api::{

@@ -141,6 +141,10 @@ impl Shown for Report {
         ]);
         table
     }
+
+    fn names(&self) -> Vec<String> {
+        vec![format!("membercluster/{}", self.cluster)]
+    }
 }
 
 async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> Result<Report> {

@@ -220,4 +220,12 @@ impl Shown for Report {
         }
         table
     }
+
+    fn names(&self) -> Vec<String> {
+        let name = |row: &Row| {
+            let namespace = row.namespace.as_ref().map(|it| format!(" -n {it}")).unwrap_or_default();
+            format!("{}/{}{namespace}", row.kind.to_lowercase(), row.name)
+        };
+        self.placements.iter().map(name).collect()
+    }
 }

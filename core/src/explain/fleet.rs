@@ -278,7 +278,7 @@ pub(super) fn holds(list: &[Condition], type_name: &str) -> bool {
 }
 
 /// A duration as texts say it: `45s`, `12m`, `3h20m`, `2d`.
-pub(super) fn span(duration: jiff::SignedDuration) -> String {
+pub fn span(duration: jiff::SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     if seconds < 120 {

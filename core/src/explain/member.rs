@@ -3,15 +3,19 @@
 mod connection;
 mod leaving;
 
+use std::collections::BTreeSet;
+
 use fleet_api::cluster::{AgentType, MemberCluster};
 use fleet_api::conditions::decision::Ineligible;
 use fleet_api::conditions::member_cluster::{Joined, ReadyToJoin};
 use fleet_api::conditions::properties;
 use fleet_api::conditions::{self, Status, member_agent};
+use fleet_api::labels;
+use fleet_api::names::MEMBER_NAMESPACE_PREFIX;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::chain::{Cause, Chain, Step};
-use super::fleet::Fleet;
+use super::fleet::{Fleet, get};
 use super::names::Names;
 use super::{orphans, reasons};
 use crate::membership::eligibility::eligibility;
@@ -65,13 +69,26 @@ fn holding(mut step: Step, what: &str) -> Step {
     step
 }
 
+/// Placements of all families that are on it: by their bindings, and by its Works where bindings were not read.
 fn what_it_holds_back(fleet: &Fleet<'_>, name: &str) -> String {
-    let on_it = fleet
-        .bindings
-        .iter()
-        .chain(&fleet.others)
-        .filter(|binding| binding.spec.target_cluster == name);
-    match on_it.count() {
+    let bindings = fleet.bindings.iter().chain(&fleet.others);
+    let bindings = bindings.filter(|binding| binding.spec.target_cluster == name);
+    let bound = bindings.map(|binding| {
+        let namespace = binding.meta.namespace.as_deref().unwrap_or_default();
+        (namespace, binding.label(labels::PARENT_PLACEMENT))
+    });
+    let namespace = format!("{MEMBER_NAMESPACE_PREFIX}{name}");
+    let works = fleet.works.iter();
+    let works = works.filter(|work| work.metadata.namespace.as_deref() == Some(&namespace));
+    let placed = works.map(|work| {
+        let label = |key| get(work.metadata.labels.as_ref(), key);
+        (
+            label(labels::PARENT_PLACEMENT_NAMESPACE),
+            label(labels::PARENT_PLACEMENT),
+        )
+    });
+    let placements: BTreeSet<_> = bound.chain(placed).filter(|(_, name)| !name.is_empty()).collect();
+    match placements.len() {
         0 => String::new(),
         1 => "1 placement on it".into(),
         count => format!("{count} placements on it"),

@@ -8,11 +8,12 @@
 //! placement ─► cluster ─┬─► scheduling ─► affinity        reasons: a line for every reason of the API
 //!     run ──────┘       ├─► rollout                       refusals, selectors, aborts: words of messages
 //!                       ├─► manifest ─► drift
-//!  eviction, object     └─► member
+//!  eviction, object     └─► member                     overview, breakdown: rows, as `status` shows them
 //! ```
 
 mod aborts;
 mod affinity;
+mod breakdown;
 mod chain;
 mod cluster;
 mod drift;
@@ -24,6 +25,7 @@ mod names;
 mod object;
 mod objects;
 mod orphans;
+mod overview;
 mod placement;
 mod reasons;
 mod refusals;
@@ -34,15 +36,19 @@ mod selectors;
 #[cfg(test)]
 mod tests;
 
+pub use breakdown::{ClusterRow, DiffRow, ObjectRow, cluster_rows, diff_rows};
 pub use chain::{Cause, Chain, Note, Step, Verdict};
 pub use cluster::placement_on;
 pub use drift::manager;
 pub use eviction::{eviction, never as budget_never_allows};
-pub use fleet::{Agent, Approval, Binding, Fleet, Live, Placement, Policy, Run, View};
+pub use fleet::{Agent, Approval, Binding, Fleet, Live, Placement, Policy, Run, View, span};
 pub use member::member;
 pub use object::{Lineage, object};
 pub use objects::{Family, LiveObject, MemberAgent, Objects, happened};
 pub use orphans::on as orphans_on;
+pub use overview::{
+    MemberRow, PlacementRow, RunRow, members as member_rows, placements as placement_rows, runs as run_rows,
+};
 pub use placement::placement;
 pub use reasons::{Meaning, meaning};
 pub use run::run;

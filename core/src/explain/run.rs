@@ -2,6 +2,8 @@
 
 mod task;
 
+pub(super) use task::approve;
+
 use fleet_api::conditions::update_run::{Initialized, Progressing, Succeeded};
 use fleet_api::conditions::update_stage::{ClusterStarted, ClusterSucceeded};
 use fleet_api::conditions::{self, Status};

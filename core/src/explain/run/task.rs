@@ -126,6 +126,7 @@ fn kind(names: &Names<'_>) -> &'static str {
     }
 }
 
-fn approve(request: &str, names: &Names<'_>) -> String {
+/// The command that approves a request.
+pub(in crate::explain) fn approve(request: &str, names: &Names<'_>) -> String {
     names.fill(&format!("kubectl fleet approve {} --name {request}{{n}}", kind(names)))
 }

@@ -1,0 +1,369 @@
+//! The fleet in one screen.
+
+use std::fmt::Write as _;
+
+use fleet_api::{
+    names::{FLEET_SYSTEM_NAMESPACE, HUB_LEASE},
+    placement::{ClusterScoped, Namespaced},
+};
+use fleet_core::explain::{self, Family, MemberRow, Objects, PlacementRow, RunRow, Verdict};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::ListParams;
+use serde::Serialize;
+
+use crate::{
+    chain,
+    exit::Exit,
+    output::{Mark, Shown, Style, Table},
+    problem::Problem,
+    reading::{Hidden, Reader},
+};
+
+/// Of more members than this, only those in trouble are shown.
+const MEMBERS_SHOWN: usize = 40;
+/// A leader renews far more often.
+const LEASE_STALE_SECS: i64 = 120;
+
+/// What the screen shows.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Overview {
+    pub(crate) hub_agent: HubAgent,
+    pub(crate) members: Vec<MemberRow>,
+    pub(crate) placements: Vec<PlacementRow>,
+    pub(crate) runs: Vec<RunRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hidden: Vec<Hidden>,
+    #[serde(skip)]
+    pub(crate) now: Timestamp,
+}
+
+/// The hub agent, by its lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HubAgent {
+    pub(crate) verdict: Verdict,
+    /// The replica that leads.
+    pub(crate) leader: String,
+    pub(crate) text: String,
+}
+
+/// Reads it: ten requests for a thousand members and a hundred placements.
+pub(crate) async fn read(reader: &Reader<'_>, namespace: &str, now: Timestamp) -> Result<Overview, Problem> {
+    let wide = async {
+        match namespace {
+            "" => reader.overview::<ClusterScoped>("").await,
+            _ => Ok(Family::default()),
+        }
+    };
+    let lease = async { Ok::<_, Problem>(hub_agent(reader, now).await) };
+    let (members, cluster, namespaced, hub_agent) =
+        futures::try_join!(reader.members(), wide, reader.overview::<Namespaced>(namespace), lease,)?;
+    let objects = Objects {
+        members: members.0,
+        internals: members.1,
+        cluster,
+        namespaced,
+        ..Objects::default()
+    };
+    let mut overview = Overview {
+        hub_agent,
+        members: explain::member_rows(&objects.fleet("", now)),
+        placements: Vec::new(),
+        runs: Vec::new(),
+        hidden: reader.hidden(),
+        now,
+    };
+    for namespace in objects.namespaces() {
+        let fleet = objects.fleet(namespace, now);
+        overview.placements.extend(explain::placement_rows(&fleet));
+        overview.runs.extend(explain::run_rows(&fleet));
+        if !namespace.is_empty() {
+            overview.add_placed(&explain::member_rows(&fleet));
+        }
+    }
+    overview.runs.retain(|run| !run.ended || run.verdict == Verdict::Failed);
+    overview.sort();
+    Ok(overview)
+}
+
+async fn hub_agent(reader: &Reader<'_>, now: Timestamp) -> HubAgent {
+    let unknown = |text: &str| HubAgent {
+        verdict: Verdict::Waiting,
+        leader: String::new(),
+        text: text.to_owned(),
+    };
+    let leases = match reader
+        .hub
+        .core::<Lease>(FLEET_SYSTEM_NAMESPACE, &ListParams::default())
+        .await
+    {
+        Ok(leases) => leases,
+        Err(error) => {
+            reader.hide(
+                "leases",
+                &error.to_string(),
+                "kubectl auth can-i list leases -n fleet-system",
+            );
+            return unknown("not known");
+        }
+    };
+    let own = leases
+        .into_iter()
+        .find(|lease| lease.metadata.name.as_deref() == Some(HUB_LEASE));
+    let Some(spec) = own.and_then(|lease| lease.spec) else {
+        return HubAgent {
+            verdict: Verdict::Failed,
+            ..unknown("no hub agent has ever led: is it installed?")
+        };
+    };
+    let leader = spec.holder_identity.unwrap_or_default();
+    let renewed = spec.renew_time.map(|time| now.duration_since(time.0).as_secs());
+    match renewed {
+        Some(seconds) if seconds < LEASE_STALE_SECS && !leader.is_empty() => HubAgent {
+            verdict: Verdict::Done,
+            text: format!("{leader} leads"),
+            leader,
+        },
+        Some(seconds) => HubAgent {
+            verdict: Verdict::Failed,
+            text: format!(
+                "no hub agent leads, for {}",
+                explain::span(jiff::SignedDuration::from_secs(seconds))
+            ),
+            leader,
+        },
+        None => HubAgent {
+            verdict: Verdict::Failed,
+            leader,
+            ..unknown("no hub agent leads")
+        },
+    }
+}
+
+impl Overview {
+    fn add_placed(&mut self, rows: &[MemberRow]) {
+        for (row, more) in self.members.iter_mut().zip(rows) {
+            row.placed += more.placed;
+        }
+    }
+
+    /// What is in trouble comes first.
+    fn sort(&mut self) {
+        let rank = |verdict: Verdict| match verdict {
+            Verdict::Failed => 0,
+            Verdict::Waiting | Verdict::NotReached => 1,
+            Verdict::Done => 2,
+        };
+        self.members
+            .sort_by(|a, b| rank(a.verdict).cmp(&rank(b.verdict)).then_with(|| a.name.cmp(&b.name)));
+        self.placements
+            .sort_by(|a, b| rank(a.verdict).cmp(&rank(b.verdict)).then_with(|| a.name.cmp(&b.name)));
+        self.runs
+            .sort_by(|a, b| rank(a.verdict).cmp(&rank(b.verdict)).then_with(|| a.name.cmp(&b.name)));
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        let mut verdicts = self
+            .members
+            .iter()
+            .map(|it| it.verdict)
+            .chain(self.placements.iter().map(|it| it.verdict));
+        if self.hub_agent.verdict == Verdict::Failed || verdicts.any(|verdict| verdict != Verdict::Done) {
+            Exit::Left
+        } else {
+            Exit::Done
+        }
+    }
+
+    /// The members, in a table.
+    pub(crate) fn members_table(&self, style: &Style) -> Table {
+        let mut table = if style.wide {
+            Table::new(&[
+                "",
+                "MEMBER",
+                "HEALTH",
+                "HEARTBEAT",
+                "PLACED",
+                "VERSION",
+                "NODES",
+                "CPU FREE",
+                "MEMORY FREE",
+            ])
+        } else {
+            Table::new(&["", "MEMBER", "HEALTH", "HEARTBEAT", "PLACED", "CPU FREE", "MEMORY FREE"])
+        };
+        let all = style.wide || self.members.len() <= MEMBERS_SHOWN;
+        for row in self.members.iter().filter(|row| all || row.verdict != Verdict::Done) {
+            let heartbeat = row.heartbeat.as_ref().map(|at| chain::ago(at.0, self.now));
+            let cordoned = if row.cordoned { ", cordoned" } else { "" };
+            let mut cells = vec![
+                style.bare_mark(chain::mark(row.verdict)).to_owned(),
+                row.name.clone(),
+                format!("{}{cordoned}", row.health),
+                heartbeat.unwrap_or_else(|| "never".to_owned()),
+                row.placed.to_string(),
+            ];
+            if style.wide {
+                cells.extend([row.version.clone(), row.nodes.clone()]);
+            }
+            cells.extend([row.free_cpu.clone(), row.free_memory.clone()]);
+            table.row(cells);
+        }
+        table
+    }
+
+    /// The placements, in a table.
+    pub(crate) fn placements_table(&self, style: &Style) -> Table {
+        let mut table = Table::new(&["", "PLACEMENT", "CLUSTERS", "SNAPSHOT", "STEP", "DRIFTED"]);
+        for row in &self.placements {
+            let count = |count: usize| if count == 0 { "-".to_owned() } else { count.to_string() };
+            table.row([
+                style.bare_mark(chain::mark(row.verdict)).to_owned(),
+                row.name.clone(),
+                format!("{}/{}", row.ready, row.clusters),
+                row.snapshot.clone(),
+                row.step.clone(),
+                count(row.drifted + row.differing),
+            ]);
+        }
+        table
+    }
+
+    /// The runs that have not ended well, in a table.
+    pub(crate) fn runs_table(&self, style: &Style) -> Table {
+        let mut table = Table::new(&["", "RUN", "PLACEMENT", "UPDATED", "STAGE", "STATE"]);
+        for row in &self.runs {
+            table.row([
+                style.bare_mark(chain::mark(row.verdict)).to_owned(),
+                row.name.clone(),
+                row.placement.clone(),
+                format!("{}/{}", row.updated, row.clusters),
+                row.stage.clone(),
+                row.text.clone(),
+            ]);
+        }
+        table
+    }
+
+    /// What to do about what is in trouble.
+    fn advice(&self, style: &Style) -> String {
+        /// More would be read by nobody.
+        const SHOWN: usize = 5;
+        let members = self.members.iter().filter(|row| row.verdict != Verdict::Done);
+        let members = members.map(|row| {
+            let next = format!("kubectl fleet why membercluster/{}", row.name);
+            (row.verdict, format!("{}: {}", row.name, row.health), next)
+        });
+        let placements = self.placements.iter().filter(|row| row.verdict != Verdict::Done);
+        let placements = placements.map(|row| {
+            let behind = if row.behind.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", row.behind)
+            };
+            (
+                row.verdict,
+                format!("{}: {}{behind}", row.name, row.text),
+                row.next.clone(),
+            )
+        });
+        let runs = self.runs.iter().filter(|row| !row.next.is_empty());
+        let runs = runs.map(|row| (row.verdict, format!("{}: {}", row.name, row.text), row.next.clone()));
+        let hub = (self.hub_agent.verdict == Verdict::Failed).then(|| {
+            let next = "kubectl -n fleet-system get pods,lease".to_owned();
+            (Verdict::Failed, self.hub_agent.text.clone(), next)
+        });
+        let mut all: Vec<_> = hub.into_iter().chain(placements).chain(runs).chain(members).collect();
+        all.sort_by_key(|(verdict, ..)| *verdict != Verdict::Failed);
+        let mut out = String::new();
+        for (verdict, text, next) in all.iter().take(SHOWN) {
+            let lead = format!("{} ", style.mark(chain::mark(*verdict)));
+            let below = lead.chars().count();
+            _ = write!(
+                out,
+                "{lead}{}\n{}",
+                style.wrapped(text, below, below + 2),
+                chain::next(next, below + 2)
+            );
+        }
+        if all.len() > SHOWN {
+            let lead = format!("{} ", style.mark(Mark::Note));
+            _ = writeln!(out, "{lead}{} more are in trouble", all.len() - SHOWN);
+        }
+        out
+    }
+
+    /// The first lines: how many there are, and how they are.
+    pub(crate) fn summary(&self, style: &Style) -> String {
+        let well = |verdicts: &mut dyn Iterator<Item = Verdict>| {
+            let all: Vec<_> = verdicts.collect();
+            let bad = all.iter().filter(|verdict| **verdict != Verdict::Done).count();
+            match bad {
+                0 => format!("{}, all well", all.len()),
+                bad => format!("{}, {bad} in trouble", all.len()),
+            }
+        };
+        let mut out = format!(
+            "{} hub agent    {}\n",
+            style.mark(chain::mark(self.hub_agent.verdict)),
+            self.hub_agent.text
+        );
+        let worst = |verdicts: Vec<Verdict>| {
+            let has = |wanted| verdicts.contains(&wanted);
+            if has(Verdict::Failed) {
+                Verdict::Failed
+            } else if has(Verdict::Waiting) {
+                Verdict::Waiting
+            } else {
+                Verdict::Done
+            }
+        };
+        let members: Vec<_> = self.members.iter().map(|row| row.verdict).collect();
+        let placements: Vec<_> = self.placements.iter().map(|row| row.verdict).collect();
+        for (name, verdicts) in [("members", members), ("placements", placements)] {
+            let line = well(&mut verdicts.iter().copied());
+            _ = writeln!(out, "{} {name:11}  {line}", style.mark(chain::mark(worst(verdicts))));
+        }
+        out
+    }
+}
+
+impl Shown for Overview {
+    fn table(&self) -> Table {
+        self.placements_table(&Style::default())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let members = self.members.iter().map(|row| format!("membercluster/{}", row.name));
+        let placements = self.placements.iter().map(|row| row.name.clone());
+        members
+            .chain(placements)
+            .chain(self.runs.iter().map(|row| row.name.clone()))
+            .collect()
+    }
+
+    fn text(&self, style: &Style) -> String {
+        let mut out = self.summary(style);
+        let tables = [
+            self.members_table(style),
+            self.placements_table(style),
+            self.runs_table(style),
+        ];
+        for table in tables {
+            let text = table.fitting(style);
+            if !text.is_empty() {
+                out.push('\n');
+                out.push_str(&text);
+            }
+        }
+        let advice = self.advice(style);
+        if !advice.is_empty() {
+            out.push('\n');
+            out.push_str(&advice);
+        }
+        out.push_str(&chain::hidden(&self.hidden, style));
+        out
+    }
+}

@@ -1,0 +1,182 @@
+//! One placement: its clusters, and on each the objects that are not as they should be. All of it is in its status: one request.
+
+use anyhow::Result;
+use fleet_api::{
+    names::Scope as Which,
+    placement::{ClusterResourcePlacement, ClusterScoped, Namespaced, ResourcePlacement, Scope},
+};
+use fleet_core::explain::{self, ClusterRow, Family, Objects, PlacementRow, Verdict};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Serialize;
+
+use crate::{
+    chain,
+    exit::Exit,
+    output::{Mark, Node, Shown, Style, Table},
+    problem::{Failure, Problem},
+    reading::{Hidden, Reader},
+    subject::Key,
+};
+
+/// Of more clusters than this, only those in trouble are shown.
+const CLUSTERS_SHOWN: usize = 40;
+
+/// A placement in detail.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Detail {
+    #[serde(flatten)]
+    pub(crate) placement: PlacementRow,
+    pub(crate) on: Vec<ClusterRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hidden: Vec<Hidden>,
+    #[serde(skip)]
+    now: Timestamp,
+}
+
+/// The placement with this name: a cluster-scoped one if there is one.
+pub(crate) async fn named(reader: &Reader<'_>, namespace: &str, name: &str) -> Result<Key> {
+    if reader.one::<ClusterResourcePlacement>("", name).await?.is_some() {
+        return Ok(Key::new("", name));
+    }
+    if reader.has::<ResourcePlacement>(namespace, name).await? {
+        return Ok(Key::new(namespace, name));
+    }
+    Err(Failure::error(
+        format!(
+            "there is no ClusterResourcePlacement {name}, and no ResourcePlacement {name} in namespace {namespace}"
+        ),
+        "kubectl fleet status",
+    ))
+}
+
+/// A placement alone, as what explanations are made from.
+pub(crate) async fn alone(reader: &Reader<'_>, key: &Key) -> Result<Objects> {
+    let mut objects = Objects::default();
+    match key.scope() {
+        Which::Cluster => objects.cluster = only::<ClusterScoped>(reader, key).await?,
+        Which::Namespaced => objects.namespaced = only::<Namespaced>(reader, key).await?,
+    }
+    Ok(objects)
+}
+
+async fn only<S: Scope>(reader: &Reader<'_>, key: &Key) -> Result<Family<S>> {
+    let found: Result<_, Problem> = reader.one::<S::Placement>(&key.namespace, &key.name).await;
+    let Some(placement) = found? else {
+        let text = format!("there is no {}", key.placement());
+        return Err(Failure::error(text, "kubectl get crp; kubectl get rp -A"));
+    };
+    Ok(Family {
+        placements: vec![placement],
+        ..Family::default()
+    })
+}
+
+pub(crate) async fn read(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Detail> {
+    let objects = alone(reader, key).await?;
+    let fleet = objects.fleet(&key.namespace, now);
+    let mut on = explain::cluster_rows(&fleet, &key.name);
+    on.sort_by(|a, b| {
+        let rank = |row: &ClusterRow| (row.verdict == Verdict::Done, row.verdict != Verdict::Failed);
+        rank(a).cmp(&rank(b)).then_with(|| a.cluster.cmp(&b.cluster))
+    });
+    let mut rows = explain::placement_rows(&fleet);
+    Ok(Detail {
+        placement: rows.swap_remove(0),
+        on,
+        hidden: reader.hidden(),
+        now,
+    })
+}
+
+impl Detail {
+    pub(crate) fn exit(&self) -> Exit {
+        if self.placement.verdict == Verdict::Done {
+            Exit::Done
+        } else {
+            Exit::Left
+        }
+    }
+
+    fn cluster(&self, row: &ClusterRow) -> Node {
+        let name = if row.cluster.is_empty() {
+            "(no cluster)"
+        } else {
+            &row.cluster
+        };
+        let text = match (row.verdict, row.text.as_str()) {
+            (Verdict::Done, _) => row.step.clone(),
+            (_, text) => format!("{}: {text}{}", row.step, self.since(row.since.as_ref())),
+        };
+        let snapshot = if row.snapshot.is_empty() {
+            String::new()
+        } else {
+            format!("snapshot {}, ", row.snapshot)
+        };
+        let mut node = Node::marked(chain::mark(row.verdict), format!("{name}: {snapshot}{text}"));
+        let objects = row.objects.iter().map(|object| {
+            let words = format!("{}: {}{}", object.name, object.text, self.since(object.since.as_ref()));
+            let is_well = object.verdict == Verdict::Done;
+            let mark = if is_well {
+                Mark::Note
+            } else {
+                chain::mark(object.verdict)
+            };
+            let mut node = Node::marked(mark, words);
+            node.next = Some(object.next.clone());
+            node
+        });
+        node.below = objects.collect();
+        if row.objects.is_empty() && row.verdict != Verdict::Done {
+            node.next = Some(row.next.clone());
+        }
+        node
+    }
+
+    fn since(&self, since: Option<&Time>) -> String {
+        since
+            .map(|at| format!(" ({})", chain::ago(at.0, self.now)))
+            .unwrap_or_default()
+    }
+}
+
+impl Shown for Detail {
+    fn table(&self) -> Table {
+        Table::new(&[])
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.placement.name.clone()]
+    }
+
+    fn text(&self, style: &Style) -> String {
+        let row = &self.placement;
+        let text = match row.text.as_str() {
+            "" => String::new(),
+            text => format!(", {}: {text}", row.step),
+        };
+        let snapshot = if row.snapshot.is_empty() {
+            String::new()
+        } else {
+            format!(", snapshot {}", row.snapshot)
+        };
+        let head = format!(
+            "{}: {} of {} clusters ready{snapshot}{text}",
+            row.name, row.ready, row.clusters
+        );
+        let mut root = Node::marked(chain::mark(row.verdict), head);
+        let all = style.wide || self.on.len() <= CLUSTERS_SHOWN;
+        let shown = self.on.iter().filter(|row| all || row.verdict != Verdict::Done);
+        root.below = shown.map(|row| self.cluster(row)).collect();
+        let left = self.on.len() - root.below.len();
+        if left > 0 {
+            root.below
+                .push(Node::new(format!("{left} more are well (-o wide shows them)")));
+        }
+        if row.verdict != Verdict::Done {
+            root.next = Some(row.next.clone());
+        }
+        root.text(style) + &chain::hidden(&self.hidden, style)
+    }
+}

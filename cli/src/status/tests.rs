@@ -1,0 +1,129 @@
+use fleet_testkit::Server;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    output::Style,
+    subject::Key,
+    testing::{
+        CLUSTERS,
+        shown::{assert_fits, assert_golden, hub, member, narrow, now, piped, place},
+    },
+};
+
+async fn overview_of(server: &Server, namespace: &str) -> Overview {
+    let place = place(server);
+    fleet::read(&Reader::new(&place.hub), namespace, now())
+        .await
+        .expect("it can be read")
+}
+
+async fn detail_of(server: &Server, key: &Key) -> placement::Detail {
+    let place = place(server);
+    placement::read(&Reader::new(&place.hub), key, now())
+        .await
+        .expect("it is there")
+}
+
+#[tokio::test]
+async fn the_fleet_is_one_screen_with_what_is_in_trouble_first() {
+    let overview = overview_of(&hub(), "").await;
+    assert_golden("status.txt", &piped(&overview));
+    let wide = Style {
+        wide: true,
+        ..Style::default()
+    };
+    let text = output::rendered(&overview, Format::Wide, &wide).expect("it can be printed");
+    assert_golden("status-wide.txt", &text);
+    assert_golden(
+        "status-name.txt",
+        &output::rendered(&overview, Format::Name, &wide).expect("names"),
+    );
+    assert_golden(
+        "status.yaml",
+        &output::rendered(&overview, Format::Yaml, &wide).expect("yaml"),
+    );
+    assert_eq!(overview.exit(), Exit::Left);
+    let narrow = output::rendered(&overview, Format::Table, &narrow()).expect("it can be printed");
+    assert_fits(&narrow, 40);
+}
+
+#[tokio::test]
+async fn a_namespace_has_its_own_placements_only() {
+    let overview = overview_of(&hub(), "shop").await;
+    let names: Vec<_> = overview.placements.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["rp/api -n shop"]);
+}
+
+#[tokio::test]
+async fn a_placement_is_shown_with_its_clusters_and_the_objects_in_trouble() {
+    for (key, golden, exit) in [
+        (Key::new("", "web"), "status-placement.txt", Exit::Left),
+        (Key::new("shop", "api"), "status-namespaced.txt", Exit::Done),
+    ] {
+        let detail = detail_of(&hub(), &key).await;
+        assert_golden(golden, &piped(&detail));
+        assert_eq!(detail.exit(), exit);
+        assert_fits(
+            &output::rendered(&detail, Format::Table, &narrow()).expect("it can be printed"),
+            40,
+        );
+    }
+    let place = place(&hub());
+    let missing = placement::read(&Reader::new(&place.hub), &Key::new("", "none"), now()).await;
+    let error = missing.expect_err("it is not there");
+    assert_eq!(
+        crate::problem::next(&error).as_deref(),
+        Some("kubectl get crp; kubectl get rp -A")
+    );
+}
+
+#[tokio::test]
+async fn ten_thousand_members_are_still_one_screen() {
+    let server = Server::new();
+    for number in 0..10_000 {
+        let heartbeat = if number == 4711 {
+            "2026-01-02T11:00:00Z"
+        } else {
+            "2026-01-02T11:59:59Z"
+        };
+        let name = format!("member-{number}");
+        server.put(&format!("{CLUSTERS}/{name}"), member(&name, heartbeat));
+    }
+    let overview = overview_of(&server, "").await;
+    assert_eq!(overview.members.len(), 10_000);
+    let text = piped(&overview);
+    assert!(text.lines().count() < 20, "{text}");
+    assert!(
+        text.contains("members      10000, 1 in trouble") && text.contains("why membercluster/member-4711"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_hub_that_shows_nothing_says_what_is_hidden() {
+    let server = Server::new();
+    server.answer(|_, path, _| {
+        let words = "this is forbidden: User \"eve\" cannot list it";
+        path.starts_with("/api").then(|| {
+            (
+                403,
+                json!({ "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": words }),
+            )
+        })
+    });
+    let overview = overview_of(&server, "").await;
+    let hidden: Vec<_> = overview.hidden.iter().map(|it| it.what.as_str()).collect();
+    assert_eq!(
+        hidden,
+        [
+            "clusterresourceplacements",
+            "clusterstagedupdateruns",
+            "internalmemberclusters",
+            "leases",
+            "memberclusters",
+            "resourceplacements",
+            "stagedupdateruns"
+        ]
+    );
+}
