@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::{
     hub::{Hub, Named, Part, Unchanged},
     old,
+    subject::Key,
     terminal::{log, now},
 };
 
@@ -106,6 +107,13 @@ impl Target {
             unchanged => unchanged.into(),
         })
     }
+}
+
+/// Approves a request, as a key of a screen does.
+pub(crate) async fn give(hub: &Hub, key: &Key) -> Result<()> {
+    let namespace = Some(key.namespace.clone()).filter(|namespace| !namespace.is_empty());
+    let name = key.name.clone();
+    Target { name, namespace }.approve(hub).await
 }
 
 /// Approves a request for the generation that it has.

@@ -1,5 +1,5 @@
-//! `kubectl fleet`: join clusters to the fleet, drain them and take them back, approve what update runs wait for. Data goes
-//! to stdout, everything else to stderr.
+//! `kubectl fleet`: says how the fleet is and why, joins clusters to it, drains them and takes them back, approves what update
+//! runs wait for. Data goes to stdout, everything else to stderr.
 //!
 //! One file is one command. They share:
 //!
@@ -11,6 +11,7 @@
 //! | errors, what to type next, and the right that is missing | `problem`, `rights` |
 //! | tables, texts, JSON and YAML | `output`, `chain` |
 //! | what is asked about | `subject` |
+//! | screens that follow the hub, and keys | `live` |
 //! | the exit status | `exit` |
 //! | what KubeFleet's plugin has too | `old` |
 
@@ -27,16 +28,19 @@ mod exit;
 mod globals;
 mod hub;
 mod join;
+mod live;
 mod old;
 mod output;
 mod problem;
 mod reading;
 mod rights;
+mod rollout;
 mod status;
 mod subject;
 mod terminal;
 #[cfg(test)]
 mod testing;
+mod top;
 mod tree;
 mod uncordon;
 mod uncordoncluster;
@@ -70,6 +74,10 @@ enum Command {
     Status(status::Args),
     /// Say what is wrong, why, what it holds back, and what to do
     Why(why::Args),
+    /// Watch a placement or an update run until it is done
+    Rollout(rollout::Args),
+    /// Show members, placements and update runs on a live screen
+    Top(top::Args),
     /// Show what belongs to a placement: snapshots, bindings, runs, Works
     Tree(tree::Args),
     /// Show what happened to a placement, an update run, a member or an object
@@ -129,6 +137,8 @@ async fn run(command: Command) -> Result<Exit> {
     match command {
         Command::Join(args) => join::run(args).await?,
         Command::Status(args) => return status::run(args).await,
+        Command::Rollout(args) => return rollout::run(args).await,
+        Command::Top(args) => return top::run(args).await,
         Command::Tree(args) => return tree::run(args).await,
         Command::Events(args) => return events::run(args).await,
         Command::Diff(args) => return diff::run(args).await,

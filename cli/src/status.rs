@@ -15,9 +15,8 @@ use crate::{
     terminal::now,
 };
 
-#[cfg(test)]
-use fleet::Overview;
-pub(crate) use placement::{alone, named};
+pub(crate) use fleet::{Overview, read as overview};
+pub(crate) use placement::{alone, detail, named};
 
 /// Show the fleet in one screen, or one placement with its clusters.
 ///
@@ -69,7 +68,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         Subject::Placement(key) => key,
         _ => placement::named(&reader, &place.namespace, &words[0]).await?,
     };
-    let detail = placement::read(&reader, &key, now()).await?;
+    let detail = placement::must(&reader, &key, now()).await?;
     output::print(&detail, output)?;
     Ok(detail.exit())
 }

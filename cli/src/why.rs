@@ -77,7 +77,15 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
 pub(crate) async fn ask(place: &Place, words: &[String], member: Option<&Hub>, now: Timestamp) -> Result<Answer> {
     let (subject, cluster) = subject::parse(words, &place.namespace)?;
     let reader = Reader::new(&place.hub);
-    explain(&reader, &place.namespace, subject, cluster.as_deref(), member, now).await
+    Box::pin(explain(
+        &reader,
+        &place.namespace,
+        subject,
+        cluster.as_deref(),
+        member,
+        now,
+    ))
+    .await
 }
 
 async fn explain(

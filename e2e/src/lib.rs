@@ -32,6 +32,7 @@ pub mod members;
 mod modules;
 pub mod placements;
 pub mod played;
+pub mod plugin;
 pub mod process;
 pub mod proxy;
 pub mod refusal;

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use fleet_api::{
     names::Scope as Which,
-    placement::{ClusterResourcePlacement, ClusterScoped, Namespaced, ResourcePlacement, Scope},
+    placement::{ClusterResourcePlacement, ResourcePlacement},
 };
-use fleet_core::explain::{self, ClusterRow, Family, Objects, PlacementRow, Verdict};
+use fleet_core::explain::{self, ClusterRow, Objects, PlacementRow, Verdict};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
@@ -51,43 +51,54 @@ pub(crate) async fn named(reader: &Reader<'_>, namespace: &str, name: &str) -> R
     ))
 }
 
-/// A placement alone, as what explanations are made from.
-pub(crate) async fn alone(reader: &Reader<'_>, key: &Key) -> Result<Objects> {
+/// A placement alone, as what explanations are made from. It has none if there is no such placement.
+async fn maybe(reader: &Reader<'_>, key: &Key) -> Result<Objects, Problem> {
     let mut objects = Objects::default();
     match key.scope() {
-        Which::Cluster => objects.cluster = only::<ClusterScoped>(reader, key).await?,
-        Which::Namespaced => objects.namespaced = only::<Namespaced>(reader, key).await?,
+        Which::Cluster => objects.cluster.placements.extend(reader.one("", &key.name).await?),
+        Which::Namespaced => objects
+            .namespaced
+            .placements
+            .extend(reader.one(&key.namespace, &key.name).await?),
     }
     Ok(objects)
 }
 
-async fn only<S: Scope>(reader: &Reader<'_>, key: &Key) -> Result<Family<S>> {
-    let found: Result<_, Problem> = reader.one::<S::Placement>(&key.namespace, &key.name).await;
-    let Some(placement) = found? else {
-        let text = format!("there is no {}", key.placement());
-        return Err(Failure::error(text, "kubectl get crp; kubectl get rp -A"));
-    };
-    Ok(Family {
-        placements: vec![placement],
-        ..Family::default()
-    })
+fn missing(key: &Key) -> anyhow::Error {
+    let text = format!("there is no {}", key.placement());
+    Failure::error(text, "kubectl get crp; kubectl get rp -A")
 }
 
-pub(crate) async fn read(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Detail> {
-    let objects = alone(reader, key).await?;
+/// A placement that has to be there.
+pub(crate) async fn alone(reader: &Reader<'_>, key: &Key) -> Result<Objects> {
+    let objects = maybe(reader, key).await?;
+    if objects.cluster.placements.is_empty() && objects.namespaced.placements.is_empty() {
+        return Err(missing(key));
+    }
+    Ok(objects)
+}
+
+/// A placement in detail, if there is one.
+pub(crate) async fn detail(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Option<Detail>, Problem> {
+    let objects = maybe(reader, key).await?;
     let fleet = objects.fleet(&key.namespace, now);
     let mut on = explain::cluster_rows(&fleet, &key.name);
     on.sort_by(|a, b| {
         let rank = |row: &ClusterRow| (row.verdict == Verdict::Done, row.verdict != Verdict::Failed);
         rank(a).cmp(&rank(b)).then_with(|| a.cluster.cmp(&b.cluster))
     });
-    let mut rows = explain::placement_rows(&fleet);
-    Ok(Detail {
-        placement: rows.swap_remove(0),
+    let row = explain::placement_rows(&fleet).into_iter().next();
+    Ok(row.map(|placement| Detail {
+        placement,
         on,
         hidden: reader.hidden(),
         now,
-    })
+    }))
+}
+
+/// A placement in detail, which has to be there.
+pub(super) async fn must(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Detail> {
+    detail(reader, key, now).await?.ok_or_else(|| missing(key))
 }
 
 impl Detail {

@@ -20,7 +20,7 @@ async fn overview_of(server: &Server, namespace: &str) -> Overview {
 
 async fn detail_of(server: &Server, key: &Key) -> placement::Detail {
     let place = place(server);
-    placement::read(&Reader::new(&place.hub), key, now())
+    placement::must(&Reader::new(&place.hub), key, now())
         .await
         .expect("it is there")
 }
@@ -70,7 +70,7 @@ async fn a_placement_is_shown_with_its_clusters_and_the_objects_in_trouble() {
         );
     }
     let place = place(&hub());
-    let missing = placement::read(&Reader::new(&place.hub), &Key::new("", "none"), now()).await;
+    let missing = placement::must(&Reader::new(&place.hub), &Key::new("", "none"), now()).await;
     let error = missing.expect_err("it is not there");
     assert_eq!(
         crate::problem::next(&error).as_deref(),
@@ -81,6 +81,7 @@ async fn a_placement_is_shown_with_its_clusters_and_the_objects_in_trouble() {
 #[tokio::test]
 async fn ten_thousand_members_are_still_one_screen() {
     let server = Server::new();
+    server.lag(); // Nobody watches.
     for number in 0..10_000 {
         let heartbeat = if number == 4711 {
             "2026-01-02T11:00:00Z"

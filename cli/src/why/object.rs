@@ -4,7 +4,9 @@ use anyhow::Result;
 use fleet_api::{
     labels::PARENT_PLACEMENT,
     names::Scope as Which,
-    placement::{ClusterScoped, Namespaced, ResourceIdentifier, Scope, Work},
+    placement::{
+        ClusterScoped, DiffedPlacement, DriftedPlacement, FailedPlacement, Namespaced, ResourceIdentifier, Scope, Work,
+    },
 };
 use fleet_core::{
     explain::{self, Cause, Chain, LiveObject, Objects, Step},
@@ -58,18 +60,15 @@ impl Sought<'_> {
         if name != *called || !(namespace.is_empty() || namespace == *own) {
             return false;
         }
-        match &self.kind {
-            Some(known) => known.resource.group == group && known.resource.kind == kind,
-            None => {
-                let (word, of_group) = self
-                    .wanted
-                    .kind
-                    .split_once('.')
-                    .map_or((self.wanted.kind, None), |(w, g)| (w, Some(g)));
-                let kind = kind.to_lowercase();
-                of_group.is_none_or(|of_group| of_group == group) && (word == kind || word == format!("{kind}s"))
-            }
+        if let Some(known) = &self.kind {
+            return known.resource.group == group && known.resource.kind == kind;
         }
+        let asked = self.wanted.kind;
+        let (word, of_group) = asked
+            .split_once('.')
+            .map_or((asked, None), |(word, group)| (word, Some(group)));
+        let kind = kind.to_lowercase();
+        of_group.is_none_or(|of_group| of_group == group) && (word == kind || word == format!("{kind}s"))
     }
 
     fn is_id(&self, id: &ResourceIdentifier) -> bool {
@@ -395,9 +394,9 @@ pub(super) async fn drifted(
     let Some(status) = fleet.binding(&key.name, cluster).and_then(|binding| binding.status) else {
         return Vec::new();
     };
-    let failed = status.failed_placements.iter().map(|it| it.resource());
-    let drifted = status.drifted_placements.iter().map(|it| it.resource());
-    let diffed = status.diffed_placements.iter().map(|it| it.resource());
+    let failed = status.failed_placements.iter().map(FailedPlacement::resource);
+    let drifted = status.drifted_placements.iter().map(DriftedPlacement::resource);
+    let diffed = status.diffed_placements.iter().map(DiffedPlacement::resource);
     let mut ids: Vec<_> = drifted.chain(diffed).chain(failed).collect();
     ids.dedup();
     let kinds = match member.kinds().await {

@@ -37,7 +37,7 @@ async fn every_situation_is_explained_with_few_requests() {
         ("crp/web", "why-placement.txt", Exit::Left),
         ("crp/web north", "why-placement-on-cluster.txt", Exit::Left),
         ("crp/web west", "why-placement-not-picked.txt", Exit::Left),
-        ("rp/api east", "why-namespaced.txt", Exit::Left),
+        ("rp/api east", "why-namespaced.txt", Exit::Done),
         ("csur/release", "why-run.txt", Exit::Left),
         ("membercluster/west", "why-silent-member.txt", Exit::Left),
         ("membercluster/east", "why-member.txt", Exit::Done),

@@ -79,7 +79,11 @@ fn selected(placement: &Placement<'_>, scheduled: Option<&Condition>, names: &Na
             .since(Some(&condition.last_transition_time));
     }
     let objects = placement.status.map_or(0, |status| status.selected_resources.len());
-    Step::done("Selected", format!("{objects} objects"))
+    let objects = match objects {
+        1 => "1 object".to_owned(),
+        objects => format!("{objects} objects"),
+    };
+    Step::done("Selected", objects)
 }
 
 fn picked(fleet: &Fleet<'_>, placement: &Placement<'_>, scheduled: Option<&Condition>, names: &Names<'_>) -> Step {

@@ -3,7 +3,7 @@
 //! ```text
 //! fleet-bench ── fleets of its own ── fleet-bench again, inside each ── rows ──► table, target/bench/figures.json
 //!                hub + 3 members: idle, writes, place, apply (real agents)
-//!                hub alone:       scale, restart             (one hub agent, a thousand simulated members over the real channel)
+//!                hub alone:       scale, restart, explain    (one hub agent, a thousand simulated members over the real channel)
 //!                hub alone:       fanout                     (the same with a hundred)
 //!                hub alone:       hostile                    (strangers, a flooding member; sixty neighbours)
 //!                hub alone:       safety                     (six simulated members: evictions, draining, admission)
@@ -16,6 +16,7 @@
 pub mod application;
 pub mod applier;
 pub mod audit;
+pub mod explain;
 pub mod fanout;
 pub mod figures;
 pub mod hostile;
@@ -56,6 +57,8 @@ pub enum Part {
     Scale,
     /// What a restart of the hub agent writes.
     Restart,
+    /// How long `kubectl fleet status` and `why` take, and how often they ask.
+    Explain,
     /// Placements on a hundred simulated members.
     Fanout,
     /// What hostile parties cost, and whether others notice.
@@ -104,6 +107,7 @@ impl Part {
         Self::Apply,
         Self::Scale,
         Self::Restart,
+        Self::Explain,
         Self::Fanout,
         Self::Hostile,
         Self::Safety,
@@ -114,7 +118,7 @@ impl Part {
     pub fn site(self) -> Site {
         match self {
             Self::Idle | Self::Writes | Self::Place | Self::Apply => Site::Real,
-            Self::Scale | Self::Restart => Site::Crowd,
+            Self::Scale | Self::Restart | Self::Explain => Site::Crowd,
             Self::Fanout => Site::Hundred,
             Self::Hostile => Site::Hostile,
             Self::Safety => Site::Safety,
@@ -197,6 +201,10 @@ pub async fn measure(fleet: &Fleet, parts: &[Part], settings: Settings) -> Resul
             }
             if has(Part::Restart) {
                 rows.extend(restart::measure(&hub, &members).await?);
+            }
+            // The last: it stops the hub agent.
+            if has(Part::Explain) {
+                rows.extend(Box::pin(explain::measure(&hub, settings)).await?);
             }
         }
         Site::Hundred => {

@@ -60,10 +60,17 @@ pub(super) fn how_to_go_on(fleet: &Fleet) {
         return;
     };
     let context = &fleet.clusters()[0].context;
-    println!("\n== let the rollout go on, and watch it ==");
+    println!("\n== what to try next: how the fleet is, and why ==");
     if let Some(dir) = program.parent() {
         println!("export PATH={}:$PATH", dir.display());
     }
+    println!("kubectl fleet status --context {context}");
+    println!("kubectl fleet why csur/{RUN} --context {context}");
+    if let Some(member) = fleet.members().next() {
+        let (name, member) = (&member.name, &member.context);
+        println!("kubectl fleet why deployment/web {name} -n web --context {context} --member-context {member}");
+    }
+    println!("\n== let the rollout go on, and watch it ==");
     println!("kubectl fleet approve clusterapprovalrequest --name {REQUEST} --hub-cluster-context {context}");
-    println!("kubectl --context {context} get clusterstagedupdaterun {RUN} --watch");
+    println!("kubectl fleet rollout watch csur/{RUN} --context {context}");
 }

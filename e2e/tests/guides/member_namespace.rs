@@ -4,6 +4,7 @@ use anyhow::Result;
 use fleet_api::cluster::MemberCluster;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{Crp, Rp, core_selector};
+use fleet_e2e::plugin;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -47,6 +48,14 @@ fn a_terminating_member_namespace_reads_as_in_the_guide_and_heals() {
             ("member-1", "kind-cluster-1"),
         ];
         sample::shows(&printed, include_str!("samples/terminating.yaml"), &names)?;
+        // What the guide is for, said by one command.
+        let why = plugin::fleet(&ctx, &["why", &format!("crp/{}", crp.name)]).await?;
+        let cause = "the namespace fleet-member-member-1 is being deleted on the hub";
+        why.ends_with(3)?.shows(&[
+            "FAILED WorkSynchronized",
+            cause,
+            "next: kubectl fleet why membercluster/member-1",
+        ])?;
 
         // The same pattern for a namespaced placement. In a namespace of its own, or both would bring the same object.
         let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "settings" } }))?;

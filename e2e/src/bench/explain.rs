@@ -1,0 +1,168 @@
+//! `kubectl fleet status` and `why` on a large fleet: how long they take and how often they ask.
+//!
+//! A hundred placements on a thousand members would take an hour to come about, and it is not their coming about that is
+//! measured. So the hub agent is stopped, and the objects that it would have written are: their number and size are real, and
+//! so are the API server and the command.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use fleet_api::Kind;
+use fleet_api::placement::{ClusterResourceBinding, ClusterResourcePlacement, ClusterSchedulingPolicySnapshot};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::figures::{Aim, Row, count};
+use super::hub::Hub;
+use super::{Part, Settings, progress};
+use crate::agents::HUB_AGENT;
+use crate::plugin;
+
+const PLACEMENTS: usize = 100;
+/// Writes at once.
+const TOGETHER: usize = 16;
+/// Whose requests are counted: the one that this process and the command are.
+const USER: &str = "fleet-admin";
+/// What the roll-up leaves of a status that would be larger.
+const ENTRIES_BYTES_MAX: usize = fleet_core::rollup::ENTRIES_BYTES_MAX;
+
+/// Writes the objects, asks, and counts. Nothing works on this hub afterwards.
+pub async fn measure(hub: &Hub, settings: Settings) -> Result<Vec<Row>> {
+    progress(&format!(
+        "{PLACEMENTS} placements on {} members are written",
+        settings.members
+    ));
+    hub.fleet.stop_process(HUB_AGENT).await?;
+    let members: Vec<_> = members(hub).await?.into_iter().take(settings.members).collect();
+    ensure!(!members.is_empty(), "no member has joined");
+    let placements: Vec<_> = (0..PLACEMENTS).map(|number| format!("explained-{number}")).collect();
+    let place = async |name: &String| place(hub, name, &members).await;
+    stream::iter(&placements)
+        .map(place)
+        .buffer_unordered(TOGETHER)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let (first, member) = (&placements[0], &members[0]);
+    let bind = async |member: &String| bind(hub, first, member).await;
+    stream::iter(&members)
+        .map(bind)
+        .buffer_unordered(TOGETHER)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let crp = format!("crp/{first}");
+    let mut rows = Vec::new();
+    for args in [
+        &["status"][..],
+        &["status", &crp],
+        &["why", &crp],
+        &["why", &crp, member],
+    ] {
+        rows.extend(ask(hub, args, members.len()).await?);
+    }
+    Ok(rows)
+}
+
+async fn members(hub: &Hub) -> Result<Vec<String>> {
+    let all = Api::<fleet_api::cluster::MemberCluster>::all(hub.client.clone());
+    let all = all.list_metadata(&kube::api::ListParams::default()).await?;
+    Ok(all.items.into_iter().filter_map(|it| it.metadata.name).collect())
+}
+
+/// One question.
+async fn ask(hub: &Hub, args: &[&str], members: usize) -> Result<Vec<Row>> {
+    let context = &hub.fleet.cluster("hub")?.context;
+    let kubeconfig = hub.fleet.state().kubeconfig.as_deref();
+    let mark = hub.log.mark()?;
+    let begun = Instant::now();
+    let said = plugin::run(kubeconfig, &[args, &["--context", context]].concat()).await?;
+    let took = begun.elapsed();
+    ensure!(matches!(said.code, 0 | 3), "it failed: {said:?}");
+    let requests = hub.log.since(mark, USER)?.len();
+    let what = args
+        .iter()
+        .map(|word| if word.contains("explained") { "crp" } else { word });
+    let what: Vec<_> = what
+        .map(|word| if word.starts_with("sim") { "member" } else { word })
+        .collect();
+    let what = format!(
+        "kubectl fleet {} ({members} members, {PLACEMENTS} placements)",
+        what.join(" ")
+    );
+    Ok(vec![
+        Row::new(Part::Explain, what.clone(), took.as_secs_f64(), "s").aim(Aim::Below(1.0)),
+        Row::new(Part::Explain, format!("{what}, requests"), count(requests), "").aim(Aim::AtMost(10.0)),
+    ])
+}
+
+fn condition(type_: &str, reason: &str) -> Value {
+    json!({
+        "type": type_, "status": "True", "reason": reason, "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "as long as messages of conditions are on the whole",
+    })
+}
+
+fn way(prefix: &str) -> Vec<Value> {
+    let steps = [
+        ("Scheduled", "Scheduled"),
+        ("RolloutStarted", "RolloutStarted"),
+        ("Overridden", "NoOverrideSpecified"),
+        ("WorkSynchronized", "WorkSynchronized"),
+        ("Applied", "ApplySucceeded"),
+        ("Available", "ResourceAvailable"),
+    ];
+    steps
+        .iter()
+        .map(|(type_, reason)| condition(&format!("{prefix}{type_}"), reason))
+        .collect()
+}
+
+/// A placement on all members, with the status that it would have.
+async fn place(hub: &Hub, name: &str, members: &[String]) -> Result<()> {
+    let spec = json!({
+        "resourceSelectors": [{ "group": "", "version": "v1", "kind": "Namespace", "name": name }],
+        "policy": { "placementType": "PickAll" },
+    });
+    let entry = |member: &String| json!({ "clusterName": member, "observedResourceIndex": "0", "conditions": way("") });
+    let mut entries: Vec<_> = members.iter().map(entry).collect();
+    let bytes = serde_json::to_vec(&entries[0])?.len();
+    entries.truncate(ENTRIES_BYTES_MAX / bytes);
+    let status = json!({
+        "conditions": way("ClusterResourcePlacement"), "observedResourceIndex": "0", "placementStatuses": entries,
+    });
+    write::<ClusterResourcePlacement>(hub, name, &json!({}), spec, status).await?;
+    let labels = json!({ "kubernetes-fleet.io/parent-CRP": name, "kubernetes-fleet.io/is-latest-snapshot": "true" });
+    let decisions: Vec<_> = members
+        .iter()
+        .map(|member| json!({ "clusterName": member, "selected": true, "reason": "picked by scheduling policy" }))
+        .collect();
+    let spec = json!({ "policy": { "placementType": "PickAll" }, "policyHash": "" });
+    let status = json!({
+        "observedCRPGeneration": 1, "targetClusters": decisions,
+        "conditions": [condition("Scheduled", "SchedulingPolicyFulfilled")],
+    });
+    write::<ClusterSchedulingPolicySnapshot>(hub, &format!("{name}-0"), &labels, spec, status).await
+}
+
+async fn bind(hub: &Hub, placement: &str, member: &str) -> Result<()> {
+    let spec = json!({
+        "state": "Bound", "targetCluster": member, "resourceSnapshotName": format!("{placement}-0-snapshot"),
+        "schedulingPolicySnapshotName": format!("{placement}-0"),
+        "clusterDecision": { "clusterName": member, "selected": true, "reason": "picked by scheduling policy" },
+    });
+    let status = json!({ "conditions": way("").split_off(1) });
+    let labels = json!({ "kubernetes-fleet.io/parent-CRP": placement });
+    write::<ClusterResourceBinding>(hub, &format!("{placement}-{member}"), &labels, spec, status).await
+}
+
+async fn write<K: Kind>(hub: &Hub, name: &str, labels: &Value, spec: Value, status: Value) -> Result<()> {
+    let kind = ApiResource::erase::<K>(&());
+    let api: Api<DynamicObject> = Api::all_with(hub.client.clone(), &kind);
+    let mut object = DynamicObject::new(name, &kind).data(json!({ "spec": spec }));
+    object.metadata.labels = serde_json::from_value(labels.clone())?;
+    let made = api.create(&PostParams::default(), &object).await;
+    made.with_context(|| format!("cannot write {} {name}", K::KIND))?;
+    let patch = Patch::Merge(json!({ "status": status }));
+    api.patch_status(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
