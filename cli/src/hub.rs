@@ -38,6 +38,25 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 #[derive(Clone)]
 pub(crate) struct Hub {
     client: Client,
+    /// What watches are about; all objects of their kind if it is empty.
+    watched: Watched,
+}
+
+/// One object, for watches.
+#[derive(Debug, Clone, Default)]
+struct Watched {
+    namespace: String,
+    fields: String,
+}
+
+impl Watched {
+    fn ask(&self) -> Ask<'_> {
+        Ask {
+            namespace: &self.namespace,
+            fields: &self.fields,
+            ..Ask::default()
+        }
+    }
 }
 
 /// The hub, and the namespace in which names without one are looked for.
@@ -139,7 +158,21 @@ impl Hub {
     }
 
     pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            watched: Watched::default(),
+        }
+    }
+
+    /// The same, whose watches are about one object: who may read only its namespace may watch it too.
+    pub(crate) fn watching(&self, namespace: &str, name: &str) -> Self {
+        Self {
+            client: self.client.clone(),
+            watched: Watched {
+                namespace: namespace.to_owned(),
+                fields: format!("metadata.name={name}"),
+            },
+        }
     }
 
     fn raw<K: Kind>(&self, namespace: Option<&str>) -> Api<DynamicObject> {
@@ -148,11 +181,6 @@ impl Hub {
             None => Api::all_with(self.client.clone(), &kind),
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind),
         }
-    }
-
-    /// Objects of all namespaces. One that does not decode is not the end of a list.
-    fn guarded<K: Kind>(&self) -> Api<Guarded<K>> {
-        Api::all(self.client.clone())
     }
 
     /// A cluster-scoped object, if it is there.
@@ -253,8 +281,14 @@ impl Hub {
 
     /// The version of a kind's objects now: a watch from there misses nothing that happens from now on.
     pub(crate) async fn version<K: Kind>(&self) -> Result<String, Problem> {
-        let page = self.guarded::<K>().list_metadata(&ListParams::default().limit(1)).await;
-        let page = page.map_err(|error| Problem::new::<K>("list", error))?;
+        let ask = Ask {
+            page: Some(1),
+            ..self.watched.ask()
+        };
+        let failed = |error| Problem::new::<K>("list", error);
+        let request = Request::new(ask.path::<K>()).list_metadata(&ask.params());
+        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+        let page: ObjectList<PartialObjectMeta<K>> = self.client.request(request).await.map_err(failed)?;
         Ok(page.metadata.resource_version.unwrap_or_default())
     }
 

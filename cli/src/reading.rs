@@ -8,7 +8,7 @@ pub(crate) use family::member_namespace;
 
 use std::cell::RefCell;
 
-use fleet_api::kind::Kind;
+use fleet_api::{cluster::MemberCluster, kind::Kind};
 use kube::core::ObjectMeta;
 use serde::Serialize;
 
@@ -60,6 +60,14 @@ impl<'a> Reader<'a> {
         hidden.sort_by(|a, b| a.what.cmp(&b.what));
         hidden.dedup();
         hidden
+    }
+
+    /// Whether members could not be read: then nobody can say which there are.
+    pub(crate) fn lacks_members(&self) -> bool {
+        self.hidden
+            .borrow()
+            .iter()
+            .any(|it| it.what == MemberCluster::CRD.plural)
     }
 
     /// Objects without which there is nothing to say.

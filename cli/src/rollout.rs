@@ -78,16 +78,16 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
 }
 
 /// What is watched.
-pub(crate) struct Rollout<'a> {
-    hub: &'a Hub,
+pub(crate) struct Rollout {
+    hub: Hub,
     key: Key,
     is_run: bool,
     /// Where the watch of its kind goes on.
     version: String,
 }
 
-impl<'a> Rollout<'a> {
-    pub(crate) async fn of(place: &'a Place, words: &[String]) -> Result<Self> {
+impl Rollout {
+    pub(crate) async fn of(place: &Place, words: &[String]) -> Result<Self> {
         let (subject, _) = subject::parse(words, &place.namespace)?;
         let (key, is_run) = match subject {
             Subject::Placement(key) => (key, false),
@@ -102,7 +102,7 @@ impl<'a> Rollout<'a> {
             }
         };
         Ok(Self {
-            hub: &place.hub,
+            hub: place.hub.watching(&key.namespace, &key.name),
             key,
             is_run,
             version: String::new(),
@@ -125,7 +125,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-impl Source for Rollout<'_> {
+impl Source for Rollout {
     async fn read(&mut self, now: Timestamp) -> Result<Picture, Problem> {
         // The version comes first: what happens after it is not missed.
         match (self.is_run, self.key.scope()) {
@@ -134,7 +134,7 @@ impl Source for Rollout<'_> {
             (false, Which::Cluster) => self.version_of::<ClusterResourcePlacement>().await?,
             (false, Which::Namespaced) => self.version_of::<ResourcePlacement>().await?,
         }
-        let reader = Reader::new(self.hub);
+        let reader = Reader::new(&self.hub);
         if self.is_run {
             return of_run(&reader, &self.key, now).await;
         }

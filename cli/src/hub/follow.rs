@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 use kube::{
     Resource as _,
     api::{WatchEvent, WatchParams},
+    core::Request,
 };
 
 use super::Hub;
@@ -53,7 +54,7 @@ impl Hub {
                 Heard::Failed { problem, was_heard } => (problem, was_heard),
             };
             if problem.is_expired() {
-                let now = self.list("", &keep).await?;
+                let now = self.ask(self.watched.ask(), &keep).await?;
                 *version = now.version;
                 if each(News::All(now.items)).is_break() {
                     return Ok(());
@@ -75,11 +76,19 @@ impl Hub {
         each: &mut impl FnMut(News<K>) -> ControlFlow<()>,
     ) -> Heard {
         let mut was_heard = false;
-        let params = WatchParams::default().timeout(WATCH_SECS);
-        let opened = self.guarded::<K>().watch(&params, version).await;
         let failed = |error, was_heard| Heard::Failed {
             problem: Problem::new::<K>("watch", error),
             was_heard,
+        };
+        let ask = self.watched.ask();
+        let mut params = WatchParams::default().timeout(WATCH_SECS);
+        if !ask.fields.is_empty() {
+            params = params.fields(ask.fields);
+        }
+        let request = Request::new(ask.path::<K>()).watch(&params, version);
+        let opened = match request.map_err(kube::Error::BuildRequest) {
+            Ok(request) => self.client.request_events::<Guarded<K>>(request).await,
+            Err(error) => Err(error),
         };
         let mut events = match opened {
             Ok(events) => Box::pin(events),

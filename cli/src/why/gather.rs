@@ -58,6 +58,7 @@ pub(super) async fn placement(
     };
     let (mut objects, (members, internals), works) = futures::try_join!(family(reader, key), members, works)?;
     (objects.members, objects.internals, objects.works) = (members, internals, works);
+    objects.members_unread = reader.lacks_members();
     let Some(cluster) = cluster else {
         return Ok(explain::placement(&objects.fleet(&key.namespace, now), &key.name));
     };
@@ -89,6 +90,7 @@ pub(super) async fn run(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Resul
             futures::try_join!(family(reader, &placement), reader.members(), events)?;
         objects = found;
         (objects.members, objects.internals, objects.events) = (members, internals, events);
+        objects.members_unread = reader.lacks_members();
     }
     Ok(explain::run(&objects.fleet(&key.namespace, now), &key.name))
 }
@@ -104,6 +106,7 @@ pub(super) async fn member(reader: &Reader<'_>, name: &str, now: Timestamp) -> R
         members,
         internals,
         works,
+        members_unread: reader.lacks_members(),
         terminating,
         events,
         ..Objects::default()

@@ -159,6 +159,7 @@ pub(super) async fn explain(
     for (key, id) in selecting.iter().take(PLACEMENTS_MAX) {
         let mut objects = carried(reader, key, &sought).await?;
         (objects.members, objects.internals) = members.clone();
+        objects.members_unread = reader.lacks_members();
         if let (Some(cluster), Some(Some(live))) = (wanted.cluster, &live) {
             objects.live.push(live_object(cluster, live));
         }

@@ -126,6 +126,8 @@ pub struct Fleet<'a> {
     pub namespace: &'a str,
     /// All members.
     pub members: Vec<&'a MemberCluster>,
+    /// Whether there may be others, which could not be read: then nothing is said of those that are not known.
+    pub members_unread: bool,
     /// Their InternalMemberClusters.
     pub internals: Vec<&'a InternalMemberCluster>,
     /// Namespaces of the hub that are being deleted.
@@ -167,6 +169,7 @@ impl<'a> Fleet<'a> {
             now,
             namespace,
             members: Vec::new(),
+            members_unread: false,
             internals: Vec::new(),
             terminating: Vec::new(),
             placements: Vec::new(),

@@ -29,6 +29,11 @@ pub fn member(fleet: &Fleet<'_>, name: &str) -> Chain {
         ..fleet.names()
     };
     let Some(member) = fleet.member(name) else {
+        if fleet.members_unread {
+            let cause = Cause::new("members cannot be read", "kubectl auth can-i list memberclusters");
+            chain.push(Step::waiting("Known", cause));
+            return chain;
+        }
         let text = format!("the fleet has no member {name}");
         chain.push(Step::failed(
             "Known",

@@ -75,6 +75,8 @@ pub struct LiveObject {
 pub struct Objects {
     /// All members.
     pub members: Vec<MemberCluster>,
+    /// Whether there may be others, which could not be read.
+    pub members_unread: bool,
     /// Their InternalMemberClusters. Their metadata is enough.
     pub internals: Vec<InternalMemberCluster>,
     /// Namespaces of the hub that are being deleted.
@@ -104,6 +106,7 @@ impl Objects {
     pub fn fleet<'a>(&'a self, namespace: &'a str, now: Timestamp) -> Fleet<'a> {
         let mut fleet = Fleet::new(namespace, now);
         fleet.members = self.members.iter().collect();
+        fleet.members_unread = self.members_unread;
         fleet.internals = self.internals.iter().collect();
         fleet.terminating = self.terminating.iter().map(String::as_str).collect();
         if namespace.is_empty() {

@@ -1,12 +1,16 @@
 //! The fleet in a few columns: a row for each member, placement and run, from what their own objects say. Why something is as
 //! it is takes more objects; a row names the command that tells.
 
+use std::collections::BTreeMap;
+
 use fleet_api::cluster::{AgentType, MemberCluster};
 use fleet_api::conditions::placement::Step as Stage;
 use fleet_api::conditions::update_run::{Initialized, Succeeded};
 use fleet_api::conditions::update_stage::{ApprovalRequestApproved, ClusterStarted, ClusterSucceeded, WaitTimeElapsed};
 use fleet_api::conditions::{self, Status};
-use fleet_api::placement::{PerClusterPlacementStatus, StageStatus, UpdateRunState, UpdateRunStatus};
+use fleet_api::placement::{
+    PerClusterPlacementStatus, StageStatus, StageTaskStatus, StageTaskType, UpdateRunState, UpdateRunStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 
@@ -101,7 +105,7 @@ pub struct RunRow {
 
 /// A row for each member. Placements of the family that is looked at count as placed.
 pub fn members(fleet: &Fleet<'_>) -> Vec<MemberRow> {
-    let mut placed = std::collections::BTreeMap::<&str, usize>::new();
+    let mut placed = BTreeMap::<&str, usize>::new();
     for entry in fleet.placements.iter().flat_map(entries) {
         *placed.entry(entry.cluster_name.as_str()).or_default() += 1;
     }
@@ -294,13 +298,13 @@ fn at(stage: &StageStatus, names: &Names<'_>) -> (Verdict, String, String) {
     } else {
         &stage.before_stage_task_status
     };
-    let is_open = |task: &&fleet_api::placement::StageTaskStatus| {
+    let is_open = |task: &&StageTaskStatus| {
         !holds(&task.conditions, ApprovalRequestApproved::TYPE) && !holds(&task.conditions, WaitTimeElapsed::TYPE)
     };
     let mut open = tasks.iter().filter(is_open);
     match open.next() {
         Some(task) if !begun || left.is_empty() => {
-            if task.approval_request_name.is_empty() {
+            if task.type_ == StageTaskType::TimedWait {
                 return (Verdict::Waiting, "it waits for its time to pass".to_owned(), why);
             }
             let request = task.approval_request_name.as_str();

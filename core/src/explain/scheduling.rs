@@ -27,15 +27,21 @@ pub(super) fn unpicked(fleet: &Fleet<'_>, placement: &Placement<'_>, cluster: &s
         let text = format!("the placement names its clusters, and {cluster} is not among them ({wanted})");
         return Some(Cause::new(text, fill("kubectl edit {placement}{n}")));
     }
+    let decided = || {
+        let decision = snapshot.and_then(|snapshot| decision(&snapshot, cluster));
+        decision.map(|decision| undecided(&decision.reason, cluster, &names))
+    };
     let Some(member) = fleet.member(cluster) else {
+        if fleet.members_unread {
+            return decided();
+        }
         let text = format!("the fleet has no member {cluster}");
         return Some(Cause::new(text, fill("kubectl fleet join {cluster}")));
     };
     if let Some(rejection) = rejection(fleet, policy, member) {
         return Some(rejected(fleet, policy, member, &rejection, &names));
     }
-    let decision = snapshot.and_then(|snapshot| decision(&snapshot, cluster));
-    decision.map(|decision| undecided(&decision.reason, cluster, &names))
+    decided()
 }
 
 fn names<'a>(fleet: &Fleet<'a>, placement: &Placement<'a>, cluster: &'a str) -> Names<'a> {
@@ -172,6 +178,10 @@ pub(super) fn too_few(fleet: &Fleet<'_>, placement: &Placement<'_>) -> Cause {
             || Cause::new(lead.clone(), base.fill("kubectl edit {placement}{n}")),
             |why| Cause::new(format!("{lead}: {}", why.text), why.next),
         );
+    }
+    if fleet.members_unread {
+        let text = format!("{lead} (members cannot be read, so nobody can say why)");
+        return Cause::new(text, base.fill("kubectl auth can-i list memberclusters"));
     }
     if fleet.members.is_empty() {
         return Cause::new("the fleet has no members", "kubectl fleet join <name>");

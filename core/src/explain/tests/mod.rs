@@ -4,6 +4,7 @@ mod applying;
 mod evictions;
 mod members;
 mod objects;
+mod overview;
 mod picking;
 mod rolling;
 mod runs;

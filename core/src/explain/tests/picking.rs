@@ -267,3 +267,36 @@ fn clusters_that_are_not_picked() {
         ),
     ]);
 }
+
+#[test]
+fn of_members_that_cannot_be_read_nothing_is_claimed() {
+    let unread = with(tainted("key", "value"), "/members", json!([]));
+    let unread = with(unread, "/membersUnread", json!(true));
+    let ask = "kubectl auth can-i list memberclusters";
+    assert_rows(vec![
+        row(
+            "a placement that lacks a cluster",
+            unread.clone(),
+            Placement,
+            "Scheduled",
+            "1 cluster found, 1 more wanted (members cannot be read, so nobody can say why)",
+            ask,
+        ),
+        row(
+            "a cluster that is not picked",
+            unread.clone(),
+            On("west"),
+            "Scheduled",
+            "taint",
+            EDIT,
+        ),
+        row(
+            "a member",
+            unread,
+            super::Subject::Member("west"),
+            "Known",
+            "members cannot be read",
+            ask,
+        ),
+    ]);
+}

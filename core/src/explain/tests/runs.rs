@@ -18,16 +18,16 @@ fn cluster(name: &str, conditions: &Value) -> Value {
     json!({"clusterName": name, "conditions": conditions})
 }
 
-fn started() -> Value {
+pub(super) fn started() -> Value {
     condition("Started", "True", "ClusterUpdatingStarted", "")
 }
 
-fn updated() -> Value {
+pub(super) fn updated() -> Value {
     condition("Succeeded", "True", "ClusterUpdatingSucceeded", "")
 }
 
 /// A run with stages `canary` (east, with an approval before and a wait and an approval after) and `prod` (west).
-fn release(east: &Value, tasks: &[&str]) -> Value {
+pub(super) fn release(east: &Value, tasks: &[&str]) -> Value {
     let world = with(
         web(&["east", "west"]),
         "/placements/0/spec/strategy",
@@ -80,7 +80,7 @@ fn request(name: &str, stage: &str, conditions: &Value) -> Value {
     }])
 }
 
-fn ended(type_: &str, abort: &Abort) -> Value {
+pub(super) fn ended(type_: &str, abort: &Abort) -> Value {
     let failed = condition(type_, "False", "UpdateRunFailed", &abort.message());
     let conditions = if type_ == "Initialized" {
         json!([failed])

@@ -56,6 +56,8 @@ struct OnMember {
 pub(super) struct World {
     namespace: String,
     members: Vec<MemberCluster>,
+    #[serde(rename = "membersUnread")]
+    members_unread: bool,
     internals: Vec<InternalMemberCluster>,
     terminating: Vec<String>,
     placements: Vec<Object<PlacementSpec, PlacementStatus>>,
@@ -154,6 +156,7 @@ impl World {
         let now: Timestamp = NOW.parse().unwrap();
         let mut fleet = Fleet::new(&self.namespace, now);
         fleet.members = self.members.iter().collect();
+        fleet.members_unread = self.members_unread;
         fleet.internals = self.internals.iter().collect();
         fleet.terminating = self.terminating.iter().map(String::as_str).collect();
         fleet.placements = self.placements.iter().map(Object::view).collect();
