@@ -101,21 +101,21 @@ async fn explain(
         subject => subject,
     };
     let chain = match subject {
-        Subject::Placement(key) => gather::placement(reader, &key, cluster, member, now).await?,
-        Subject::Run(key) => gather::run(reader, &key, now).await?,
+        Subject::Placement(key) => Box::pin(gather::placement(reader, &key, cluster, member, now)).await?,
+        Subject::Run(key) => Box::pin(gather::run(reader, &key, now)).await?,
         Subject::Member(name) => gather::member(reader, &name, now).await?,
         Subject::Eviction(name) => gather::eviction(reader, &name, now).await?,
         Subject::Approval(key) => {
             let run = gather::run_of_approval(reader, &key).await?;
-            gather::run(reader, &run, now).await?
+            Box::pin(gather::run(reader, &run, now)).await?
         }
         Subject::Binding(key) => {
             let (placement, cluster) = gather::placement_of_binding(reader, &key).await?;
-            gather::placement(reader, &placement, Some(&cluster), member, now).await?
+            Box::pin(gather::placement(reader, &placement, Some(&cluster), member, now)).await?
         }
         Subject::Work { cluster, name } => {
             let placement = gather::placement_of_work(reader, &cluster, &name).await?;
-            gather::placement(reader, &placement, Some(&cluster), member, now).await?
+            Box::pin(gather::placement(reader, &placement, Some(&cluster), member, now)).await?
         }
         Subject::Object { kind, namespace, name } => {
             let wanted = Wanted {

@@ -47,7 +47,7 @@ fn drawn(state: &State, width: u16) -> Vec<String> {
     let line = |cells: &[ratatui::buffer::Cell]| {
         cells
             .iter()
-            .map(|cell| cell.symbol())
+            .map(ratatui::buffer::Cell::symbol)
             .collect::<String>()
             .trim_end()
             .to_owned()

@@ -56,7 +56,7 @@ pub(super) async fn placement(
             Some(_) => reader.work_names(cluster, &own).await,
         }
     };
-    let (mut objects, (members, internals), works) = futures::try_join!(family(reader, key), members, works)?;
+    let (mut objects, (members, internals), works) = futures::try_join!(Box::pin(family(reader, key)), members, works)?;
     (objects.members, objects.internals, objects.works) = (members, internals, works);
     objects.members_unread = reader.lacks_members();
     let Some(cluster) = cluster else {
@@ -87,7 +87,7 @@ pub(super) async fn run(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Resul
         let events = async { Ok(reader.events(&key.namespace, &about).await) };
         let placement = Key::new(&key.namespace, &placement);
         let (found, (members, internals), events) =
-            futures::try_join!(family(reader, &placement), reader.members(), events)?;
+            futures::try_join!(Box::pin(family(reader, &placement)), reader.members(), events)?;
         objects = found;
         (objects.members, objects.internals, objects.events) = (members, internals, events);
         objects.members_unread = reader.lacks_members();
@@ -130,7 +130,7 @@ pub(super) async fn eviction(reader: &Reader<'_>, name: &str, now: Timestamp) ->
                 .may::<ClusterResourcePlacementDisruptionBudget>(ask, |_| true)
                 .await
         };
-        let (found, budgets) = futures::try_join!(family(reader, &key), budget)?;
+        let (found, budgets) = futures::try_join!(Box::pin(family(reader, &key)), budget)?;
         objects = found;
         objects.budgets = budgets;
         objects.evictions = vec![eviction];

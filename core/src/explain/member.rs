@@ -5,7 +5,7 @@ mod leaving;
 
 use std::collections::BTreeSet;
 
-use fleet_api::cluster::{AgentType, MemberCluster};
+use fleet_api::cluster::{AgentType, InternalMemberCluster, MemberCluster};
 use fleet_api::conditions::decision::Ineligible;
 use fleet_api::conditions::member_cluster::{Joined, ReadyToJoin};
 use fleet_api::conditions::properties;
@@ -21,9 +21,14 @@ use super::{orphans, reasons};
 use crate::membership::eligibility::eligibility;
 use crate::session::recovery::Recovery;
 
+/// The explanation of a member, without steps.
+pub(super) fn begun(name: &str) -> Chain {
+    Chain::new(format!("membercluster/{name}"))
+}
+
 /// Explains a member.
 pub fn member(fleet: &Fleet<'_>, name: &str) -> Chain {
-    let mut chain = Chain::new(format!("membercluster/{name}"));
+    let mut chain = begun(name);
     let names = Names {
         cluster: name,
         ..fleet.names()
@@ -41,6 +46,21 @@ pub fn member(fleet: &Fleet<'_>, name: &str) -> Chain {
         ));
         return chain;
     };
+    explained(fleet, member, fleet.internal(name), chain)
+}
+
+/// Explains a member that is known, without looking it up: of ten thousand each is looked at once.
+pub(super) fn explained(
+    fleet: &Fleet<'_>,
+    member: &MemberCluster,
+    internal: Option<&InternalMemberCluster>,
+    mut chain: Chain,
+) -> Chain {
+    let name = member.metadata.name.as_deref().unwrap_or_default();
+    let names = Names {
+        cluster: name,
+        ..fleet.names()
+    };
     chain.push(Step::done("Known", "").since(member.metadata.creation_timestamp.as_ref()));
     if member.metadata.deletion_timestamp.is_some() {
         chain.push(leaving::step(fleet, member, &names));
@@ -52,7 +72,7 @@ pub fn member(fleet: &Fleet<'_>, name: &str) -> Chain {
         connection::step(fleet, member, &names),
         joined(member, &names),
         healthy(fleet, member, &names),
-        recovered(fleet, &names),
+        recovered(fleet, internal, &names),
     ] {
         chain.push(holding(step, &held));
     }
@@ -171,10 +191,8 @@ fn healthy(fleet: &Fleet<'_>, member: &MemberCluster, names: &Names<'_>) -> Step
 }
 
 /// Whether nobody has to look first, after the hub went back in time.
-fn recovered(fleet: &Fleet<'_>, names: &Names<'_>) -> Step {
-    let annotations = fleet
-        .internal(names.cluster)
-        .and_then(|internal| internal.metadata.annotations.as_ref());
+fn recovered(fleet: &Fleet<'_>, internal: Option<&InternalMemberCluster>, names: &Names<'_>) -> Step {
+    let annotations = internal.and_then(|internal| internal.metadata.annotations.as_ref());
     if !Recovery::of(annotations).is_held(fleet.now) {
         return Step::done("NotHeld", "");
     }

@@ -14,7 +14,7 @@ use fleet_api::placement::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 
-use super::chain::Verdict;
+use super::chain::{Chain, Verdict};
 use super::cluster::reports_diff;
 use super::fleet::{Fleet, Placement, Run, holds};
 use super::names::{Names, clusters, few};
@@ -109,15 +109,18 @@ pub fn members(fleet: &Fleet<'_>) -> Vec<MemberRow> {
     for entry in fleet.placements.iter().flat_map(entries) {
         *placed.entry(entry.cluster_name.as_str()).or_default() += 1;
     }
+    let internals = fleet.internals.iter();
+    let internals: BTreeMap<_, _> = internals.map(|it| (it.metadata.name.as_deref(), *it)).collect();
     let row = |member: &&MemberCluster| {
         let name = member.metadata.name.as_deref().unwrap_or_default();
-        of_member(fleet, member, name, placed.get(name).copied().unwrap_or_default())
+        let internal = internals.get(&Some(name)).copied();
+        let chain = member::explained(fleet, member, internal, member::begun(name));
+        of_member(member, name, &chain, placed.get(name).copied().unwrap_or_default())
     };
     fleet.members.iter().map(row).collect()
 }
 
-fn of_member(fleet: &Fleet<'_>, found: &MemberCluster, name: &str, placed: usize) -> MemberRow {
-    let chain = member::member(fleet, name);
+fn of_member(found: &MemberCluster, name: &str, chain: &Chain, placed: usize) -> MemberRow {
     let status = found.status.as_ref();
     let property = |key: &str| {
         let found = status.and_then(|status| status.properties.get(key));
