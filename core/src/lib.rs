@@ -11,6 +11,7 @@ pub mod explain;
 pub mod membership;
 pub mod names;
 pub mod overrides;
+pub mod plan;
 pub mod report_back;
 pub mod rollout;
 pub mod rollup;

@@ -31,7 +31,7 @@ mod reasons;
 mod refusals;
 mod rollout;
 mod run;
-mod scheduling;
+pub(crate) mod scheduling;
 mod selectors;
 #[cfg(test)]
 mod tests;

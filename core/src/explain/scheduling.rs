@@ -16,7 +16,7 @@ use crate::scheduler::plugins::Filters;
 const CORDON: &str = "cordon-key";
 
 /// Why a placement does not pick this cluster; none if the scheduler has not decided yet.
-pub(super) fn unpicked(fleet: &Fleet<'_>, placement: &Placement<'_>, cluster: &str) -> Option<Cause> {
+pub(crate) fn unpicked(fleet: &Fleet<'_>, placement: &Placement<'_>, cluster: &str) -> Option<Cause> {
     let names = names(fleet, placement, cluster);
     let fill = |text: &str| names.fill(text);
     let snapshot = fleet.policy(placement.name());

@@ -1,11 +1,11 @@
 //! From API objects to what a plan is made from.
 
-use fleet_api::annotations::PREVIOUS_BINDING_STATE;
+use fleet_api::annotations::{NUMBER_OF_CLUSTERS, PREVIOUS_BINDING_STATE};
 use fleet_api::conditions::binding::RolloutStarted;
 use fleet_api::conditions::{self, Detailed, Status, Words as _};
 use fleet_api::placement::{
     ApplyStrategy, ApplyStrategyType, BindingSpec, BindingState, BindingStatus, PlacementPolicy, PlacementType,
-    RollingUpdate, ServerSideApplyConfig,
+    PolicySnapshotSpec, PolicySnapshotStatus, RollingUpdate, ServerSideApplyConfig,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -52,6 +52,28 @@ impl Target {
         policy
             .and_then(wanted)
             .map_or(Self::AllPicked, |wanted| Self::Clusters { wanted, found })
+    }
+}
+
+impl Target {
+    /// What a placement's latest policy snapshot says, or without one the placement's own policy. Of the scheduler's word
+    /// only that about the placement of this generation counts.
+    pub fn by(
+        snapshot: Option<(&ObjectMeta, &PolicySnapshotSpec, Option<&PolicySnapshotStatus>)>,
+        policy: Option<&PlacementPolicy>,
+        generation: i64,
+    ) -> Self {
+        let Some((metadata, spec, status)) = snapshot else {
+            return Self::of(policy, None, None);
+        };
+        let number = metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(NUMBER_OF_CLUSTERS));
+        let said = status.filter(|status| status.observed_crp_generation >= generation);
+        let found = said.map(|status| status.target_clusters.iter().filter(|cluster| cluster.selected).count());
+        let found = found.and_then(|found| u32::try_from(found).ok());
+        Self::of(spec.policy.as_ref(), number.and_then(|text| text.parse().ok()), found)
     }
 }
 

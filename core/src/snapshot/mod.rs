@@ -7,6 +7,40 @@ pub mod delay;
 pub mod policy;
 pub mod resource;
 
+use fleet_api::labels;
+use fleet_api::placement::PlacementSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// How many snapshots of a kind a placement keeps.
+pub fn history_limit(placement: &PlacementSpec) -> usize {
+    usize::try_from(placement.revision_history_limit).unwrap_or(1).max(1)
+}
+
+/// The number in a snapshot's label; none if it cannot be read.
+pub fn number(metadata: &ObjectMeta, label: &str) -> Option<u64> {
+    metadata.labels.as_ref()?.get(label)?.parse().ok()
+}
+
+/// Whether a snapshot carries the label of the latest.
+pub fn is_latest(metadata: &ObjectMeta) -> bool {
+    let value = metadata
+        .labels
+        .as_ref()
+        .and_then(|all| all.get(labels::IS_LATEST_SNAPSHOT));
+    value.and_then(|value| labels::parse_bool(value)) == Some(true)
+}
+
+/// The latest of a placement's snapshots: the one with the label, of several the one with the highest index.
+pub fn latest<'a, T>(snapshots: impl IntoIterator<Item = (&'a ObjectMeta, T)>, index: &str) -> Option<T> {
+    let found = snapshots
+        .into_iter()
+        .filter(|(metadata, _)| metadata.deletion_timestamp.is_none() && is_latest(metadata));
+    found
+        .filter_map(|(metadata, snapshot)| Some((number(metadata, index)?, snapshot)))
+        .max_by_key(|(number, _)| *number)
+        .map(|(_, snapshot)| snapshot)
+}
+
 /// An old snapshot, or a group of them, as far as pruning goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldSnapshot {

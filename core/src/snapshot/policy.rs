@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use fleet_api::names::{self, PlacementKey};
-use fleet_api::placement::{PlacementPolicy, PlacementType};
+use fleet_api::placement::{PlacementPolicy, PlacementType, PolicySnapshotSpec};
 use fleet_api::{annotations, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{OldSnapshot, surplus};
+use super::{OldSnapshot, is_latest, number, surplus};
 
 /// One of a placement's policy snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,20 @@ pub struct Existing {
     pub annotations: BTreeMap<String, String>,
     /// Whether a binding names it.
     pub in_use: bool,
+}
+
+impl Existing {
+    /// A policy snapshot of either scope. `in_use` tells whether a binding names it.
+    pub fn of(metadata: &ObjectMeta, spec: &PolicySnapshotSpec, in_use: bool) -> Self {
+        Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            index: number(metadata, labels::POLICY_INDEX),
+            labelled_latest: is_latest(metadata),
+            hash: spec.policy_hash.0.clone(),
+            annotations: metadata.annotations.clone().unwrap_or_default(),
+            in_use,
+        }
+    }
 }
 
 /// What to write: first take the label away, then delete, then create or update.

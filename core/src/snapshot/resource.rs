@@ -7,9 +7,10 @@ use fleet_api::names::{self, PlacementKey};
 use fleet_api::raw::RawJson;
 use fleet_api::{annotations, labels};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::delay::{self, Decision, Flags};
-use super::{OldSnapshot, surplus};
+use super::{OldSnapshot, is_latest, number, surplus};
 
 /// The most that the objects of one snapshot have together, unless one alone has more.
 pub const CHUNK_BYTES_MAX: usize = 800 * 1024;
@@ -38,6 +39,28 @@ pub struct Master {
     pub created: Timestamp,
     /// The annotation with the time of detection, as it is.
     pub detected: Option<String>,
+}
+
+impl Existing {
+    /// A resource snapshot of either scope.
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+        Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            index: number(metadata, labels::RESOURCE_INDEX),
+            subindex: annotation(annotations::SUBINDEX_OF_RESOURCE_SNAPSHOT).and_then(|text| text.parse().ok()),
+            master: annotation(annotations::RESOURCE_HASH).map(|hash| Master {
+                labelled_latest: is_latest(metadata),
+                hash,
+                created: metadata
+                    .creation_timestamp
+                    .as_ref()
+                    .map(|time| time.0)
+                    .unwrap_or_default(),
+                detected: annotation(annotations::NEXT_RESOURCE_SNAPSHOT_DETECTED),
+            }),
+        }
+    }
 }
 
 /// What to write: first take the label away, then delete, then create in order, then the rest.

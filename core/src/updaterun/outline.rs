@@ -144,9 +144,18 @@ impl Outline {
             .stages
             .iter()
             .map(|stage| (&stage.name, &stage.clusters))
-            .map(|(name, clusters)| (name, clusters.iter().map(|it| (&it.cluster, &it.gets)).collect::<Vec<_>>()))
+            .map(|(name, clusters)| {
+                (
+                    name,
+                    clusters.iter().map(|it| (&it.cluster, &it.gets)).collect::<Vec<_>>(),
+                )
+            })
             .collect();
-        let all = self.stages.iter().flat_map(|stage| &stage.clusters).chain(&self.leaving);
+        let all = self
+            .stages
+            .iter()
+            .flat_map(|stage| &stage.clusters)
+            .chain(&self.leaving);
         let has: BTreeMap<_, _> = all.map(|it| (&it.cluster, &it.has)).collect();
         let shown = self.stages.iter();
         let shown: Vec<_> = shown
@@ -174,11 +183,7 @@ impl Outline {
                 names_of(&self.leaving),
                 &clusters(&self.leaving),
             ),
-            Part::new(
-                "what the clusters have now",
-                "somebody has changed it".to_owned(),
-                &has,
-            ),
+            Part::new("what the clusters have now", "somebody has changed it".to_owned(), &has),
         ]
     }
 }

@@ -7,7 +7,7 @@ use fleet_api::{
     placement::{BindingStatus, Scope},
     raw::RawJson,
 };
-use fleet_core::{report_back, selection::ObjectId};
+use fleet_core::{report_back, selection::ObjectId, snapshot};
 use fleet_runtime::{
     Key,
     cache::{Change, Index},
@@ -105,14 +105,6 @@ impl<S: Scope> Pipeline<S> {
 }
 
 fn latest<K: Resource>(index: &Index<K, Key>, placement: &Key, index_label: &str) -> Option<Arc<K>> {
-    let is_latest = |object: &Arc<K>| {
-        let value = object.labels().get(labels::IS_LATEST_SNAPSHOT);
-        object.meta().deletion_timestamp.is_none() && value.and_then(|v| labels::parse_bool(v)) == Some(true)
-    };
-    let number = |object: &Arc<K>| object.labels().get(index_label).and_then(|v| v.parse::<u64>().ok());
-    let found = index.get(placement).into_iter().filter(is_latest);
-    found
-        .filter_map(|o| Some((number(&o)?, o)))
-        .max_by_key(|(n, _)| *n)
-        .map(|(_, object)| object)
+    let found = index.get(placement);
+    snapshot::latest(found.iter().map(|object| (object.meta(), object.clone())), index_label)
 }

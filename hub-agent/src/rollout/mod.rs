@@ -11,7 +11,6 @@ use std::{
 };
 
 use fleet_api::{
-    annotations,
     conditions::{self, binding::Available},
     placement::{ApplyStrategy, RolloutStrategyType, Scope},
 };
@@ -303,20 +302,12 @@ fn restamp<S: Scope>(ctx: &Pipeline<S>, key: &Key, members: &[Member]) {
 }
 
 fn target<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &S::Placement) -> Target {
-    let Some(policy) = ctx.latest_policy(key) else {
-        return Target::of(placement.spec().policy.as_ref(), None, None);
-    };
-    let number = policy
-        .annotations()
-        .get(annotations::NUMBER_OF_CLUSTERS)
-        .and_then(|text| text.parse().ok());
+    let policy = ctx.latest_policy(key);
+    let snapshot = policy
+        .as_ref()
+        .map(|policy| (policy.meta(), policy.spec(), policy.status()));
     let generation = placement.meta().generation.unwrap_or_default();
-    let said = policy
-        .status()
-        .filter(|status| status.observed_crp_generation >= generation);
-    let found = said.map(|status| status.target_clusters.iter().filter(|cluster| cluster.selected).count());
-    let found = found.and_then(|found| u32::try_from(found).ok());
-    Target::of(policy.spec().policy.as_ref(), number, found)
+    Target::by(snapshot, placement.spec().policy.as_ref(), generation)
 }
 
 /// The latest snapshot, and what overrides make of it on each binding's cluster.

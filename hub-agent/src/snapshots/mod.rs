@@ -13,7 +13,7 @@ use fleet_api::{
     raw::RawJson,
 };
 use fleet_core::{
-    snapshot::{policy, resource},
+    snapshot::{history_limit, policy, resource},
     updaterun::{Phase, Run},
 };
 use fleet_runtime::{Key, cache::Store};
@@ -46,14 +46,8 @@ pub(crate) fn has_surplus<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> bool {
     let Some(placement) = ctx.family.placements.get(key) else {
         return false;
     };
-    let limit = limit::<S>(&placement);
+    let limit = history_limit(placement.spec());
     ctx.family.policies_of.count(key) > limit || ctx.family.snapshots_of.count(key) > limit
-}
-
-fn limit<S: Scope>(placement: &S::Placement) -> usize {
-    usize::try_from(placement.spec().revision_history_limit)
-        .unwrap_or(1)
-        .max(1)
 }
 
 /// The policy snapshot.
@@ -70,18 +64,14 @@ pub(crate) async fn policy<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &S
     let existing: Vec<_> = stored
         .iter()
         .filter(|snapshot| snapshot.meta().deletion_timestamp.is_none())
-        .map(|snapshot| policy::Existing {
-            name: snapshot.name_any(),
-            index: number(&**snapshot, labels::POLICY_INDEX),
-            labelled_latest: is_latest(&**snapshot),
-            hash: snapshot.spec().policy_hash.0.clone(),
-            annotations: snapshot.annotations().clone(),
-            in_use: named.contains(&snapshot.name_any()),
+        .map(|snapshot| {
+            let in_use = named.contains(&snapshot.name_any());
+            policy::Existing::of(snapshot.meta(), snapshot.spec(), in_use)
         })
         .collect();
     let wanted = placement.spec().policy.as_ref();
     let generation = placement.meta().generation.unwrap_or_default();
-    let changes = policy::plan(&name, generation, wanted, limit::<S>(placement), &existing)
+    let changes = policy::plan(&name, generation, wanted, history_limit(placement.spec()), &existing)
         .map_err(|error| Error::Compare(key.to_string(), error))?;
     let store = &ctx.family.policies;
     demote(ctx, store, key, &changes.demote).await?;
@@ -135,7 +125,7 @@ pub(crate) async fn resources<S: Scope>(
     let live = stored
         .iter()
         .filter(|snapshot| snapshot.meta().deletion_timestamp.is_none());
-    let existing: Vec<_> = live.map(|snapshot| existing(&**snapshot)).collect();
+    let existing: Vec<_> = live.map(|snapshot| resource::Existing::of(snapshot.meta())).collect();
     let indexes: HashMap<_, _> = existing
         .iter()
         .filter_map(|s| Some((s.name.as_str(), s.index?)))
@@ -149,7 +139,7 @@ pub(crate) async fn resources<S: Scope>(
         .chain(named_by_runs(ctx, key))
         .collect();
     let rules = resource::Rules {
-        history_limit: limit::<S>(placement),
+        history_limit: history_limit(placement.spec()),
         flags: ctx.shared.settings.delay,
         at_once,
     };
@@ -218,31 +208,6 @@ fn named_by_runs<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Vec<u64> {
     };
     let runs = ctx.family.updates.runs_of.get(key);
     runs.iter().filter_map(index).collect()
-}
-
-fn existing<K: Resource>(snapshot: &K) -> resource::Existing {
-    let annotation = |key: &str| snapshot.annotations().get(key).cloned();
-    let hash = annotation(annotations::RESOURCE_HASH);
-    resource::Existing {
-        name: snapshot.name_any(),
-        index: number(snapshot, labels::RESOURCE_INDEX),
-        subindex: annotation(annotations::SUBINDEX_OF_RESOURCE_SNAPSHOT).and_then(|text| text.parse().ok()),
-        master: hash.map(|hash| resource::Master {
-            labelled_latest: is_latest(snapshot),
-            hash,
-            created: snapshot.creation_timestamp().map(|time| time.0).unwrap_or_default(),
-            detected: annotation(annotations::NEXT_RESOURCE_SNAPSHOT_DETECTED),
-        }),
-    }
-}
-
-fn number<K: Resource>(object: &K, label: &str) -> Option<u64> {
-    object.labels().get(label).and_then(|text| text.parse().ok())
-}
-
-fn is_latest<K: Resource>(object: &K) -> bool {
-    let value = object.labels().get(labels::IS_LATEST_SNAPSHOT);
-    value.and_then(|value| labels::parse_bool(value)) == Some(true)
 }
 
 fn metadata<S: Scope>(

@@ -1,0 +1,155 @@
+//! What a staged run would do, and what one that has begun still has to.
+
+use fleet_api::conditions::error_class::ErrorClass;
+use fleet_api::conditions::update_run::Initialized;
+use fleet_api::conditions::update_stage::{ApprovalRequestApproved, ClusterStarted, ClusterSucceeded, WaitTimeElapsed};
+use fleet_api::conditions::{self, Status};
+use fleet_api::placement::{
+    StageStatus, StageTaskStatus, StageTaskType, UpdateRunSpec, UpdateRunStatus, UpdateStrategySpec,
+};
+use jiff::Timestamp;
+
+use super::Walk;
+use super::answer::{Resources, Run, StageLeft};
+use super::picking::Picked;
+use super::resources::Then;
+use crate::updaterun::{self, Binding, Inputs, Members, Memory, Moment, Outline, Placement, PolicySnapshot, Snapshot};
+
+/// The run that is asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The name of the update strategy.
+    pub strategy: &'a str,
+    /// The strategy, if it is there.
+    pub spec: Option<&'a UpdateStrategySpec>,
+    /// The index of the resources to roll out; none for what is selected now.
+    pub index: Option<&'a str>,
+}
+
+/// The run's plan, made by the function that makes it on the hub.
+pub(super) fn plan(
+    walk: &Walk<'_, '_>,
+    picked: &Picked,
+    resources: &Resources,
+    then: Option<&Then>,
+    request: &Request<'_>,
+) -> Run {
+    let world = walk.world;
+    let spec = UpdateRunSpec {
+        placement_name: world.key.name().to_owned(),
+        resource_snapshot_index: request.index.unwrap_or_default().to_owned(),
+        staged_rollout_strategy_name: request.strategy.to_owned(),
+        ..UpdateRunSpec::default()
+    };
+    let none = UpdateRunStatus::default();
+    let run = updaterun::Run {
+        name: "plan",
+        namespace: world.key.namespace().unwrap_or_default(),
+        uid: "",
+        generation: 1,
+        spec: &spec,
+        status: &none,
+    };
+    let is_there = request.index.is_none() || then.is_some();
+    let index = resources.index.to_string();
+    let policy = &picked.snapshot;
+    let policies = [PolicySnapshot::of(&policy.meta, &policy.spec, policy.status.as_ref())];
+    let bindings: Vec<_> = picked
+        .bindings
+        .iter()
+        .map(|binding| Binding::of(&binding.meta, &binding.spec, binding.status.as_ref()))
+        .collect();
+    let members: Members<'_> = walk.labels.iter().map(|(name, labels)| (*name, *labels)).collect();
+    let inputs = Inputs {
+        placement: Some(Placement::of(world.placement.meta, world.placement.spec)),
+        policies: &policies,
+        bindings: &bindings,
+        members: &members,
+        strategy: request.spec,
+        snapshot: if is_there {
+            Snapshot::Group {
+                index: &index,
+                has_master: then.is_none_or(|then| then.has_master),
+            }
+        } else {
+            Snapshot::Missing
+        },
+        overrides: &|cluster| walk.lists(cluster).map_err(|error| ErrorClass::User.prefix(error)),
+    };
+    // Nobody waits here for what is not there: it counts as missing for long enough.
+    let memory = Memory {
+        lacking_since: Some(Timestamp::MIN),
+        ..Memory::default()
+    };
+    let at = Moment {
+        now: world.now,
+        steady: world.now,
+    };
+    let planned = updaterun::plan(&run, &inputs, &memory, at);
+    let (status, problem) = match planned.plan {
+        updaterun::Plan::Ready(status) => (Some(status), None),
+        updaterun::Plan::Failed(status) => {
+            let said = conditions::find(&status.conditions, Initialized::TYPE);
+            let why = said.map(|condition| condition.message.clone()).unwrap_or_default();
+            (Some(status), Some(why))
+        }
+        updaterun::Plan::Wait { .. } | updaterun::Plan::TakeSnapshot => {
+            (None, Some("the scheduler has yet to look at the placement".to_owned()))
+        }
+    };
+    let outline = status.map(|status| Outline::of(&status, &bindings, &resources.hash));
+    let hash = outline.as_ref().filter(|_| problem.is_none()).map(Outline::hash);
+    Run {
+        strategy: request.strategy.to_owned(),
+        outline,
+        hash: hash.unwrap_or_default(),
+        problem,
+    }
+}
+
+/// What a run that has a plan still has to do, stage by stage.
+pub fn left(status: &UpdateRunStatus) -> Vec<StageLeft> {
+    let stages = status.stages_status.iter().chain(&status.deletion_stage_status);
+    stages.map(stage_left).collect()
+}
+
+fn stage_left(stage: &StageStatus) -> StageLeft {
+    let mut left = StageLeft {
+        name: stage.stage_name.clone(),
+        done: 0,
+        updating: Vec::new(),
+        waiting: Vec::new(),
+        tasks: Vec::new(),
+    };
+    for cluster in &stage.clusters {
+        let said = |type_name| conditions::find(&cluster.conditions, type_name).map(Status::of);
+        if matches!(said(ClusterSucceeded::TYPE), Some(Status::True | Status::False)) {
+            left.done += 1;
+        } else if said(ClusterStarted::TYPE) == Some(Status::True) {
+            left.updating.push(cluster.cluster_name.clone());
+        } else {
+            left.waiting.push(cluster.cluster_name.clone());
+        }
+    }
+    let before = stage.before_stage_task_status.iter().map(|task| ("before", task));
+    let after = stage.after_stage_task_status.iter().map(|task| ("after", task));
+    left.tasks = before
+        .chain(after)
+        .filter_map(|(when, task)| task_left(when, task))
+        .collect();
+    left
+}
+
+fn task_left(when: &str, task: &StageTaskStatus) -> Option<String> {
+    let holds = |type_name| {
+        let said = conditions::find(&task.conditions, type_name);
+        said.is_some_and(|condition| Status::of(condition) == Status::True)
+    };
+    match task.type_ {
+        StageTaskType::Approval if holds(ApprovalRequestApproved::TYPE) => None,
+        StageTaskType::Approval => Some(format!("{when} it: the approval {}", task.approval_request_name)),
+        StageTaskType::TimedWait if holds(WaitTimeElapsed::TYPE) => None,
+        StageTaskType::TimedWait => Some(format!("{when} it: a wait")),
+        StageTaskType::Unknown(_) => Some(format!("{when} it: {}", task.type_.as_str())),
+    }
+}

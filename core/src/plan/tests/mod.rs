@@ -1,0 +1,5 @@
+//! What a plan says, and that it is what then happens.
+
+mod hub;
+mod laws;
+mod words;
