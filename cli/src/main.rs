@@ -31,7 +31,9 @@ mod join;
 mod live;
 mod old;
 mod output;
+mod plan;
 mod problem;
+mod progress;
 mod reading;
 mod rights;
 mod rollout;
@@ -59,7 +61,8 @@ use exit::Exit;
     name = "kubectl-fleet",
     bin_name = "kubectl fleet",
     version,
-    about = "Manage a Flotilla fleet from its hub"
+    about = "Manage a Flotilla fleet from its hub",
+    after_help = "Examples:\n  kubectl fleet check\n  kubectl fleet plan -f placement.yaml\n  kubectl fleet drain east --dry-run"
 )]
 struct Args {
     #[command(subcommand)]
@@ -84,6 +87,8 @@ enum Command {
     Events(events::Args),
     /// Show what differs between the hub and members
     Diff(diff::Args),
+    /// Say what the hub would do with a placement
+    Plan(plan::Args),
     /// Take all placements off a member cluster, and say what holds it up
     Drain(drain::Args),
     /// Take a drained member cluster back
@@ -135,7 +140,6 @@ async fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<Exit> {
     match command {
-        Command::Join(args) => join::run(args).await?,
         Command::Status(args) => return status::run(args).await,
         Command::Rollout(args) => return rollout::run(args).await,
         Command::Top(args) => return top::run(args).await,
@@ -143,6 +147,8 @@ async fn run(command: Command) -> Result<Exit> {
         Command::Events(args) => return events::run(args).await,
         Command::Diff(args) => return diff::run(args).await,
         Command::Why(args) => return why::run(args).await,
+        Command::Join(args) => join::run(args).await?,
+        Command::Plan(args) => return plan::run(args).await,
         Command::Drain(args) => return drain::run(args).await,
         Command::Uncordon(args) => return uncordon::run(args).await,
         Command::Approve(args) => approve::run(args).await?,
