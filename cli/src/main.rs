@@ -17,6 +17,7 @@
 
 mod approve;
 mod chain;
+mod check;
 mod clusters;
 mod cordon;
 mod diff;
@@ -87,6 +88,8 @@ enum Command {
     Events(events::Args),
     /// Show what differs between the hub and members
     Diff(diff::Args),
+    /// Check that the fleet is installed and well
+    Check(check::Args),
     /// Say what the hub would do with a placement
     Plan(plan::Args),
     /// Take all placements off a member cluster, and say what holds it up
@@ -148,6 +151,7 @@ async fn run(command: Command) -> Result<Exit> {
         Command::Diff(args) => return diff::run(args).await,
         Command::Why(args) => return why::run(args).await,
         Command::Join(args) => join::run(args).await?,
+        Command::Check(args) => return check::run(args).await,
         Command::Plan(args) => return plan::run(args).await,
         Command::Drain(args) => return drain::run(args).await,
         Command::Uncordon(args) => return uncordon::run(args).await,
