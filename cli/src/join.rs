@@ -2,11 +2,12 @@
 //! is already as it should be.
 
 mod credential;
+mod install;
+mod values;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use base64::{Engine, engine::general_purpose::STANDARD};
 use fleet_api::{
     annotations::RENEW_TOKEN,
     cluster::{MemberCluster, MemberClusterSpec},
@@ -22,7 +23,8 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::clusters::{self, Cluster};
+use self::values::{How, how, rendered, values};
+use crate::{clusters, exit::Exit, old, progress, terminal};
 
 const FIELD_MANAGER: &str = "kubectl-fleet";
 /// The member's Secret with the hub token, as the chart expects it.
@@ -69,9 +71,27 @@ pub(crate) struct Args {
     /// Make a token that never ends, in a Secret on the hub, as older recipes do
     #[arg(long)]
     unbounded_token: bool,
+    /// Change nothing: say what would become of it, and print the values that would be
+    #[arg(long, conflicts_with_all = ["install", "wait"])]
+    dry_run: bool,
+    /// Install the member agent with these values, by `helm`
+    #[arg(long)]
+    install: bool,
+    /// The chart that --install takes
+    #[arg(long, value_name = "CHART", default_value = "deploy/charts/member-agent")]
+    chart: String,
+    /// Wait until the member has joined
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait
+    #[arg(long, default_value = "5m", value_parser = old::timeout)]
+    timeout: Duration,
     /// Write the chart values to this file instead of stdout
-    #[arg(long, short)]
-    output: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    output_file: Option<PathBuf>,
+    /// How to print the chart values: yaml or json
+    #[arg(long, short, value_name = "FORMAT", default_value = "yaml", value_parser = how)]
+    output: How,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -89,31 +109,7 @@ fn lifetime(text: &str) -> Result<SignedDuration, String> {
     Ok(lifetime)
 }
 
-/// The values of the member-agent chart.
-#[derive(Debug, Serialize)]
-struct Values {
-    config: ValuesConfig,
-    secret: ValuesSecret,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ValuesConfig {
-    provider: &'static str,
-    #[serde(rename = "hubURL")]
-    hub_url: String,
-    #[serde(rename = "hubCA")]
-    hub_ca: String,
-    member_cluster_name: String,
-}
-
-#[derive(Debug, Serialize)]
-struct ValuesSecret {
-    name: &'static str,
-    namespace: String,
-}
-
-pub(crate) async fn run(args: Args) -> Result<()> {
+pub(crate) async fn run(args: Args) -> Result<Exit> {
     let Args {
         name,
         hub_cluster_context,
@@ -124,8 +120,24 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         member_namespace,
         token_lifetime,
         unbounded_token,
+        dry_run,
+        install,
+        chart,
+        wait,
+        timeout,
+        output_file,
         output,
     } = args;
+    let (output_file, output) = match (output_file, output) {
+        (None, How::File(file)) => {
+            terminal::note(&format!(
+                "note: `-o` chooses a format now; a file is `--output-file {}`",
+                file.display()
+            ));
+            (Some(file), How::Yaml)
+        }
+        other => other,
+    };
     let cluster: ClusterName = name.parse()?;
     let hub = clusters::connect(hub_cluster_context.as_deref()).await?;
     let member = clusters::connect(Some(&member_cluster_context)).await?;
@@ -133,6 +145,18 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         eprintln!("note: hub and member are the same cluster ({})", hub.server);
     }
 
+    let url = hub_url.clone().unwrap_or_else(|| hub.server.clone());
+    if is_loopback(&url) && hub.server != member.server {
+        terminal::note(&format!(
+            "note: members are told that the hub is at {url}, which on another machine is that machine itself: --hub-url"
+        ));
+    }
+    if dry_run {
+        foreseen(&hub.client, &cluster, &member_namespace, unbounded_token).await?;
+        let values = values(&hub, hub_url, &cluster, member_namespace);
+        values::print(&values, &output, None)?;
+        return Ok(Exit::Done);
+    }
     let lifetime = (!unbounded_token).then_some(token_lifetime);
     let token = credential::issue(&hub.client, &cluster, lifetime).await?;
     member_cluster(&hub.client, &cluster, heartbeat_period_seconds, labels).await?;
@@ -158,33 +182,67 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         }
     }
 
-    // A CA is long, and stays on its line.
-    let lines = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
-    let text = serde_saphyr::to_string_with_options(&values(&hub, hub_url, &cluster, member_namespace), lines)?;
-    match output {
-        None => print!("{text}"),
-        Some(path) => {
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            eprintln!("chart values: {}", path.display());
-        }
+    let values = values(&hub, hub_url, &cluster, member_namespace);
+    // Who installs has no use for them on the screen.
+    if !install || output_file.is_some() {
+        values::print(&values, &output, output_file.as_deref())?;
     }
-    eprintln!("next: install the member-agent chart on the member with these values");
-    Ok(())
+    if install {
+        install::helm(&member_cluster_context, &chart, &rendered(&values, &How::Yaml)?).await?;
+    } else {
+        eprintln!("next: install the member-agent chart on the member with these values");
+    }
+    if !wait {
+        return Ok(Exit::Done);
+    }
+    let joined = install::joined(&hub.client, &cluster);
+    let waited = tokio::time::timeout(timeout, progress::shown("waiting until it has joined", joined)).await;
+    let Ok(waited) = waited else {
+        terminal::note(&format!(
+            "the time is up, and {cluster} has not joined: `kubectl fleet why membercluster/{cluster}` says what it waits for"
+        ));
+        return Ok(Exit::TimedOut);
+    };
+    waited?;
+    eprintln!("{cluster} has joined");
+    Ok(Exit::Done)
 }
 
-fn values(hub: &Cluster, hub_url: Option<String>, cluster: &ClusterName, namespace: String) -> Values {
-    Values {
-        config: ValuesConfig {
-            provider: "secret",
-            hub_url: hub_url.unwrap_or_else(|| hub.server.clone()),
-            hub_ca: hub.ca.as_deref().map(|pem| STANDARD.encode(pem)).unwrap_or_default(),
-            member_cluster_name: cluster.to_string(),
-        },
-        secret: ValuesSecret {
-            name: TOKEN_SECRET,
-            namespace,
-        },
+/// Whether a URL leads back to the machine itself.
+fn is_loopback(url: &str) -> bool {
+    let Ok(uri) = url.parse::<http::Uri>() else {
+        return false;
+    };
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+/// What would be written, in words.
+async fn foreseen(hub: &Client, cluster: &ClusterName, namespace: &str, unbounded: bool) -> Result<()> {
+    let clusters = Api::<MemberCluster>::all(hub.clone());
+    let existing = clusters.get_opt(cluster.as_str()).await;
+    let existing = existing.context("cannot read MemberClusters on the hub: are the CRDs installed?")?;
+    let token = if unbounded {
+        "a token that never ends"
+    } else {
+        "a token that it may renew"
+    };
+    eprintln!(
+        "would apply ServiceAccount {FLEET_SYSTEM_NAMESPACE}/{} on the hub, and issue {token}",
+        cluster.service_account()
+    );
+    match existing {
+        Some(found) if found.meta().deletion_timestamp.is_some() => {
+            bail!("MemberCluster {cluster} is being deleted; wait until it is gone, then join again")
+        }
+        Some(_) => eprintln!("would keep MemberCluster {cluster}, with what is asked for now"),
+        None => eprintln!("would create MemberCluster {cluster}"),
     }
+    eprintln!("would write Secret {namespace}/{TOKEN_SECRET} on the member");
+    Ok(())
 }
 
 async fn member_cluster(
@@ -270,4 +328,19 @@ where
     .await
     .with_context(|| format!("cannot write {} {}", K::kind(&()), object.name_any()))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_lead_back_are_noticed() {
+        for url in ["https://127.0.0.1:6443", "https://localhost", "https://[::1]:6443/api"] {
+            assert!(is_loopback(url), "{url}");
+        }
+        for url in ["https://10.0.0.1:6443", "https://hub.example.com", "nonsense url"] {
+            assert!(!is_loopback(url), "{url}");
+        }
+    }
 }

@@ -150,7 +150,7 @@ async fn run(command: Command) -> Result<Exit> {
         Command::Events(args) => return events::run(args).await,
         Command::Diff(args) => return diff::run(args).await,
         Command::Why(args) => return why::run(args).await,
-        Command::Join(args) => join::run(args).await?,
+        Command::Join(args) => return join::run(args).await,
         Command::Check(args) => return check::run(args).await,
         Command::Plan(args) => return plan::run(args).await,
         Command::Drain(args) => return drain::run(args).await,
