@@ -1,11 +1,44 @@
-//! The cordon: a taint on the MemberCluster that keeps new placements away.
+//! The cordon: a taint on the MemberCluster that keeps new placements away. `kubectl fleet cordon` sets it and nothing else.
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::{MemberCluster, Taint};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::hub::{Hub, Named, Part, Unchanged};
+use crate::{
+    clusters,
+    exit::Exit,
+    globals::Globals,
+    hub::{Hub, Named, Part, Unchanged},
+    terminal,
+};
+
+/// Keep new placements away from a member cluster. What is there stays; `kubectl fleet drain` takes it off as well.
+///
+/// Exit status: 0 done, 1 error, 2 usage, 4 refused.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  kubectl fleet cordon east\n  kubectl fleet uncordon east")]
+pub(crate) struct Args {
+    /// The member cluster
+    // Not `cluster`, which is a flag of kubectl.
+    #[arg(value_name = "CLUSTER")]
+    member: String,
+    #[command(flatten)]
+    globals: Globals,
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit> {
+    let Args {
+        member: cluster,
+        globals,
+    } = args;
+    let hub = Hub::new(clusters::connect_with(&globals).await?.client);
+    let added = add(&hub, &cluster).await.map_err(anyhow::Error::from);
+    let added = added.with_context(|| format!("failed to cordon cluster {cluster}"))?;
+    let word = if added { "is cordoned" } else { "was cordoned already" };
+    terminal::note(&format!("{cluster} {word}: nothing new is placed there"));
+    Ok(Exit::Done)
+}
 
 /// Adds the taint unless it is there; whether it had to be.
 pub(crate) async fn add(hub: &Hub, cluster: &str) -> Result<bool, Unchanged> {

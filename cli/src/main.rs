@@ -29,6 +29,7 @@ mod exit;
 mod globals;
 mod hub;
 mod join;
+mod leave;
 mod live;
 mod old;
 mod output;
@@ -88,10 +89,14 @@ enum Command {
     Events(events::Args),
     /// Show what differs between the hub and members
     Diff(diff::Args),
+    /// Take a cluster out of the fleet
+    Leave(leave::Args),
     /// Check that the fleet is installed and well
     Check(check::Args),
     /// Say what the hub would do with a placement
     Plan(plan::Args),
+    /// Keep new placements away from a member cluster
+    Cordon(cordon::Args),
     /// Take all placements off a member cluster, and say what holds it up
     Drain(drain::Args),
     /// Take a drained member cluster back
@@ -151,8 +156,10 @@ async fn run(command: Command) -> Result<Exit> {
         Command::Diff(args) => return diff::run(args).await,
         Command::Why(args) => return why::run(args).await,
         Command::Join(args) => return join::run(args).await,
+        Command::Leave(args) => return leave::run(args).await,
         Command::Check(args) => return check::run(args).await,
         Command::Plan(args) => return plan::run(args).await,
+        Command::Cordon(args) => return cordon::run(args).await,
         Command::Drain(args) => return drain::run(args).await,
         Command::Uncordon(args) => return uncordon::run(args).await,
         Command::Approve(args) => approve::run(args).await?,

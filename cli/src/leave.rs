@@ -1,0 +1,201 @@
+//! `kubectl fleet leave`: takes a cluster out of the fleet. What is placed there stays.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use anyhow::{Result, bail};
+use fleet_api::{
+    cluster::MemberCluster,
+    names::{ClusterName, FLEET_SYSTEM_NAMESPACE},
+    placement::{ClusterResourceBinding, ResourceBinding},
+};
+use k8s_openapi::api::{
+    core::v1::{Secret, ServiceAccount},
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{Api, Client, Resource, api::DeleteParams};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::{
+    clusters,
+    exit::Exit,
+    globals::Globals,
+    hub::{Hub, Named, News},
+    old, progress,
+    terminal::{self, Say},
+};
+
+/// Take a cluster out of the fleet. What is placed there stays there; `kubectl fleet drain` takes it off before.
+///
+/// Deletes the MemberCluster; the member agent then lets go of what it has placed, and the hub removes what it kept of the
+/// member. With --wait, also the identity that `kubectl fleet join` made on the hub is removed, once nobody needs it any more.
+///
+/// Exit status: 0 done, 1 error, 2 usage, 3 it is still leaving, 4 refused, 124 timeout.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  kubectl fleet leave east --dry-run\n  kubectl fleet leave east --wait")]
+pub(crate) struct Args {
+    /// The member cluster
+    // Not `cluster`, which is a flag of kubectl.
+    #[arg(value_name = "CLUSTER")]
+    member: String,
+    /// Change nothing: say what would become of it
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait until it has left, and remove its identity
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+    /// How long to wait
+    #[arg(long, default_value = "5m", value_parser = old::timeout)]
+    timeout: Duration,
+    #[command(flatten)]
+    globals: Globals,
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit> {
+    let Args {
+        member: cluster,
+        dry_run,
+        wait,
+        timeout,
+        globals,
+    } = args;
+    let name: ClusterName = cluster.parse()?;
+    let client = clusters::connect_with(&globals).await?.client;
+    let hub = Hub::new(client.clone());
+    let leaving = leave(&hub, &client, &name, dry_run, wait, &terminal::note);
+    let deadline = Instant::now() + timeout;
+    match tokio::time::timeout_at(deadline, progress::shown("waiting until it has left", leaving)).await {
+        Ok(exit) => exit,
+        Err(_) => {
+            terminal::note(&format!(
+                "the time is up, and {name} is still leaving: `kubectl fleet why membercluster/{name}` says what it waits for"
+            ));
+            Ok(Exit::TimedOut)
+        }
+    }
+}
+
+async fn leave(
+    hub: &Hub,
+    client: &Client,
+    name: &ClusterName,
+    dry_run: bool,
+    wait: bool,
+    say: Say<'_>,
+) -> Result<Exit> {
+    let cluster = name.as_str();
+    if hub.find::<MemberCluster>(cluster).await?.is_none() {
+        bail!("there is no MemberCluster {cluster:?} (`kubectl get memberclusters` lists them)");
+    }
+    let wide = hub
+        .list("", |it: &ClusterResourceBinding| it.spec.target_cluster == cluster)
+        .await?;
+    let narrow = hub
+        .list("", |it: &ResourceBinding| it.spec.target_cluster == cluster)
+        .await;
+    let placed = wide.items.len() + narrow.map(|found| found.items.len()).unwrap_or_default();
+    if placed > 0 {
+        say(&format!(
+            "note: {placed} placement(s) are on {cluster}; what they have placed stays there, and nobody keeps it up to date \
+             any more (`kubectl fleet drain {cluster}` takes it off)"
+        ));
+    }
+    if dry_run {
+        say(&format!("would delete MemberCluster {cluster}"));
+        return Ok(Exit::Done);
+    }
+    let mut version = hub.version::<MemberCluster>().await?;
+    let named = Named {
+        namespace: None,
+        name: cluster,
+    };
+    hub.delete::<MemberCluster>(named).await?;
+    if !wait {
+        say(&format!(
+            "{cluster} is leaving; its identity on the hub stays: --wait removes it once the cluster has left"
+        ));
+        return Ok(Exit::Done);
+    }
+    let own = |it: &MemberCluster| it.metadata.name.as_deref() == Some(cluster);
+    if hub.find::<MemberCluster>(cluster).await?.is_some() {
+        hub.follow(&mut version, own, |news| match news {
+            News::Gone(_) => ControlFlow::Break(()),
+            News::All(all) if all.is_empty() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+        .await?;
+    }
+    say(&format!("{cluster} has left"));
+    let kept = [
+        gone::<Secret>(client, &name.token_secret()).await,
+        gone::<RoleBinding>(client, &name.renewal_role()).await,
+        gone::<Role>(client, &name.renewal_role()).await,
+        gone::<ServiceAccount>(client, &name.service_account()).await,
+    ];
+    for kept in kept.into_iter().filter_map(Result::err) {
+        say(&format!("note: {kept}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Deletes what `join` has made on the hub; it may never have been there.
+async fn gone<K>(client: &Client, name: &str) -> Result<(), String>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), FLEET_SYSTEM_NAMESPACE);
+    match api.delete(name, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(format!(
+            "{} {FLEET_SYSTEM_NAMESPACE}/{name} stays on the hub: {error}",
+            K::kind(&())
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{CLUSTERS, Fake};
+
+    #[tokio::test]
+    async fn what_is_placed_is_said_and_a_dry_run_deletes_nothing() {
+        let fake = Fake::new();
+        fake.bind("web", "east", "Bound", true);
+        let client = fake.server.client();
+        let (hub, east) = (Hub::new(client.clone()), "east".parse().expect("a name"));
+        let exit = leave(&hub, &client, &east, true, false, &fake.say())
+            .await
+            .expect("it is known");
+        assert_eq!(exit, Exit::Done);
+        let said = fake.said();
+        assert!(said[0].starts_with("note: 1 placement(s) are on east"), "{said:?}");
+        assert_eq!(said[1], "would delete MemberCluster east");
+        assert!(fake.server.writes().is_empty());
+    }
+
+    #[tokio::test]
+    async fn once_it_has_left_its_identity_goes_too() {
+        let fake = Fake::new();
+        let account = "/api/v1/namespaces/fleet-system/serviceaccounts/east-hub-cluster-access";
+        fake.server.put(account, serde_json::json!({}));
+        let client = fake.server.client();
+        let (hub, east) = (Hub::new(client.clone()), "east".parse().expect("a name"));
+        leave(&hub, &client, &east, false, true, &fake.say())
+            .await
+            .expect("it leaves");
+        assert!(fake.server.get(account).is_none());
+        assert!(fake.server.get(&format!("{CLUSTERS}/east")).is_none());
+        let again = leave(&hub, &client, &east, false, true, &fake.say())
+            .await
+            .expect_err("it is gone");
+        assert!(
+            again.to_string().starts_with("there is no MemberCluster \"east\""),
+            "{again}"
+        );
+    }
+}
