@@ -41,6 +41,7 @@ mod rights;
 mod rollout;
 mod status;
 mod subject;
+mod support_bundle;
 mod terminal;
 #[cfg(test)]
 mod testing;
@@ -109,6 +110,8 @@ enum Command {
     /// Take the cordon off with the lines of KubeFleet's plugin
     #[command(name = "uncordoncluster")]
     UncordonCluster(uncordoncluster::Args),
+    /// Collect what somebody needs to see who is to help
+    SupportBundle(support_bundle::Args),
     /// Say which version this is
     Version,
 }
@@ -165,6 +168,7 @@ async fn run(command: Command) -> Result<Exit> {
         Command::Approve(args) => approve::run(args).await?,
         Command::DrainCluster(args) => draincluster::run(args).await?,
         Command::UncordonCluster(args) => uncordoncluster::run(args).await?,
+        Command::SupportBundle(args) => return support_bundle::run(args).await,
         Command::Version => version::print(),
     }
     Ok(Exit::Done)
