@@ -63,8 +63,9 @@ bench: need-cargo need-go ## figures, as ratios and request counts
 	@cargo build --locked --profile bench-fast --workspace --bins
 	@target/bench-fast/fleet-bench
 
-generate: need-cargo ## write the CRDs in deploy/ from the Rust types, and what else the charts carry
+generate: need-cargo ## write the CRDs in deploy/ from the Rust types, what else the charts carry, and the page of the command line
 	@cargo run --locked -q -p fleet-api --bin generate-crds -- deploy
+	@cargo run --locked -q -p kubectl-fleet -- manual > docs/operations/cli.md.new && mv docs/operations/cli.md.new docs/operations/cli.md
 	@for chart in deploy/charts/*/; do cp $${chart}values.yaml $${chart}files/values.yaml; done
 
 advisories: need-cargo $(TOOLS)/bin/cargo-deny ## known vulnerabilities in dependencies (needs network access to the advisory database)

@@ -12,13 +12,14 @@
 //! | tables, texts, JSON and YAML | `output`, `chain` |
 //! | what is asked about | `subject` |
 //! | screens that follow the hub, and keys | `live` |
-//! | the exit status | `exit` |
+//! | the exit status; that something still goes on | `exit`, `progress` |
 //! | what KubeFleet's plugin has too | `old` |
 
 mod approve;
 mod chain;
 mod check;
 mod clusters;
+mod complete;
 mod cordon;
 mod diff;
 mod drain;
@@ -31,6 +32,7 @@ mod hub;
 mod join;
 mod leave;
 mod live;
+mod manual;
 mod old;
 mod output;
 mod plan;
@@ -112,17 +114,36 @@ enum Command {
     UncordonCluster(uncordoncluster::Args),
     /// Collect what somebody needs to see who is to help
     SupportBundle(support_bundle::Args),
+    /// Print what makes a shell complete this command
+    Completion(complete::Args),
+    /// Write the manual
+    Manual(manual::Args),
     /// Say which version this is
     Version,
+    /// What kubectl asks for `kubectl fleet <TAB>`
+    #[command(name = "__complete", hide = true, disable_help_flag = true)]
+    Answer {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     // The only provider compiled in; installing it twice is the only way to fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let word = std::env::args().nth(1).unwrap_or_default();
+    let mut line: Vec<_> = std::env::args_os().collect();
+    let program = line.first().map(std::path::Path::new).and_then(|path| path.file_name());
+    if program.is_some_and(|name| name == complete::PROGRAM) {
+        line.insert(1, "__complete".into());
+    }
+    let word = line
+        .get(1)
+        .and_then(|word| word.to_str())
+        .unwrap_or_default()
+        .to_owned();
     let old = old::COMMANDS.into_iter().find(|name| *name == word);
-    let command = match (Args::try_parse(), old) {
+    let command = match (Args::try_parse_from(line), old) {
         (Ok(Args { command }), _) => command,
         (Err(error), Some(name)) if error.use_stderr() => {
             let text = error.to_string();
@@ -169,6 +190,9 @@ async fn run(command: Command) -> Result<Exit> {
         Command::DrainCluster(args) => draincluster::run(args).await?,
         Command::UncordonCluster(args) => uncordoncluster::run(args).await?,
         Command::SupportBundle(args) => return support_bundle::run(args).await,
+        Command::Completion(args) => return complete::run(&args, Args::command()),
+        Command::Manual(args) => return manual::run(&args, Args::command()),
+        Command::Answer { words } => return complete::answer(&words, &Args::command()),
         Command::Version => version::print(),
     }
     Ok(Exit::Done)
