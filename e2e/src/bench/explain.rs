@@ -1,4 +1,4 @@
-//! `kubectl fleet status` and `why` on a large fleet: how long they take and how often they ask.
+//! `kubectl fleet status`, `why` and `plan` on a large fleet: how long they take and how often they ask.
 //!
 //! A hundred placements on a thousand members would take an hour to come about, and it is not their coming about that is
 //! measured. So the hub agent is stopped, and the objects that it would have written are: their number and size are real, and
@@ -57,6 +57,7 @@ pub async fn measure(hub: &Hub, settings: Settings) -> Result<Vec<Row>> {
         &["status", &crp],
         &["why", &crp],
         &["why", &crp, member],
+        &["plan", &crp],
     ] {
         rows.extend(ask(hub, args, members.len()).await?);
     }
