@@ -100,7 +100,7 @@ impl Site {
 
 impl Part {
     /// All, in the order in which they run.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Idle,
         Self::Writes,
         Self::Place,
