@@ -4,6 +4,7 @@ mod answer;
 mod gather;
 mod history;
 mod object;
+mod on_member;
 
 use anyhow::Result;
 use jiff::Timestamp;

@@ -15,7 +15,7 @@ use fleet_core::explain::{self, Chain, Objects};
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
-use super::object;
+use super::on_member;
 use crate::{
     hub::Hub,
     problem::{Failure, Problem},
@@ -63,7 +63,7 @@ pub(super) async fn placement(
         return Ok(explain::placement(&objects.fleet(&key.namespace, now), &key.name));
     };
     if let Some(member) = member {
-        objects.live = object::drifted(reader, &objects, key, cluster, member, now).await;
+        objects.live = on_member::drifted(reader, &objects, key, cluster, member, now).await;
     }
     let fleet = objects.fleet(&key.namespace, now);
     Ok(explain::placement_on(&fleet, &key.name, cluster))

@@ -4,20 +4,19 @@ use anyhow::Result;
 use fleet_api::{
     labels::PARENT_PLACEMENT,
     names::Scope as Which,
-    placement::{
-        ClusterScoped, DiffedPlacement, DriftedPlacement, FailedPlacement, Namespaced, ResourceIdentifier, Scope, Work,
-    },
+    placement::{ClusterScoped, Namespaced, ResourceIdentifier, Scope, Work},
 };
 use fleet_core::{
-    explain::{self, Cause, Chain, LiveObject, Objects, Step},
+    explain::{self, Cause, Chain, Objects, Step},
     selection::ObjectId,
 };
 use jiff::Timestamp;
-use kube::{Resource as _, api::DynamicObject, core::object::HasStatus as _};
+use kube::{Resource as _, core::object::HasStatus as _};
 
 use super::{
-    answer::{Answer, Live, Manager, Origin},
+    answer::{Answer, Origin},
     history::History,
+    on_member,
 };
 use crate::{
     hub::{Ask, Hub, ServedKind},
@@ -30,8 +29,6 @@ use crate::{
 const PLACEMENTS_MAX: usize = 8;
 /// Works with their manifests.
 const WORKS_PAGE: u32 = 100;
-/// Objects whose field managers are read from a member.
-const LIVE_MAX: usize = 5;
 const ENVELOPES: [&str; 2] = ["ResourceEnvelope", "ClusterResourceEnvelope"];
 
 /// The object that is asked about.
@@ -152,7 +149,19 @@ pub(super) async fn explain(
         None => reader.members().await?,
     };
     let live = match (member, wanted.cluster) {
-        (Some(member), Some(cluster)) => on_member(reader, member, cluster, &sought).await,
+        (Some(member), Some(cluster)) => {
+            on_member::object(
+                reader,
+                member,
+                cluster,
+                on_member::Wanted {
+                    kind: wanted.kind,
+                    namespace: wanted.namespace,
+                    name: wanted.name,
+                },
+            )
+            .await
+        }
         _ => None,
     };
     let (mut origins, mut by) = (Vec::new(), Vec::new());
@@ -161,7 +170,7 @@ pub(super) async fn explain(
         (objects.members, objects.internals) = members.clone();
         objects.members_unread = reader.lacks_members();
         if let (Some(cluster), Some(Some(live))) = (wanted.cluster, &live) {
-            objects.live.push(live_object(cluster, live));
+            objects.live.push(on_member::live_object(cluster, live));
         }
         let id = id
             .clone()
@@ -177,7 +186,7 @@ pub(super) async fn explain(
             origins.push(Origin {
                 lineage,
                 before,
-                live: live.as_ref().map(|live| described(live.as_ref())),
+                live: live.as_ref().map(|live| on_member::described(live.as_ref())),
             });
         }
     }
@@ -317,109 +326,4 @@ async fn carried(reader: &Reader<'_>, key: &Key, sought: &Sought<'_>) -> Result<
         }
     }
     Ok(objects)
-}
-
-/// The object on a member. The outer none: it could not be read.
-async fn on_member(
-    reader: &Reader<'_>,
-    member: &Hub,
-    cluster: &str,
-    sought: &Sought<'_>,
-) -> Option<Option<DynamicObject>> {
-    let Wanted {
-        kind, namespace, name, ..
-    } = sought.wanted;
-    match member.kind(kind).await {
-        Ok(Some(kind)) => match member.object(&kind, namespace, name).await {
-            Ok(found) => return Some(found),
-            Err(error) => hide(reader, cluster, &error.to_string()),
-        },
-        Ok(None) => hide(reader, cluster, &format!("{cluster} does not know the kind {kind}")),
-        Err(error) => hide(reader, cluster, &format!("{error:#}")),
-    }
-    None
-}
-
-fn hide(reader: &Reader<'_>, cluster: &str, why: &str) {
-    reader.hide(
-        &format!("the object on {cluster}"),
-        why,
-        &format!("kubectl --context {cluster} auth can-i --list"),
-    );
-}
-
-fn live_object(cluster: &str, object: &DynamicObject) -> LiveObject {
-    LiveObject {
-        cluster: cluster.to_owned(),
-        kind: object
-            .types
-            .as_ref()
-            .map(|types| types.kind.clone())
-            .unwrap_or_default(),
-        metadata: object.metadata.clone(),
-    }
-}
-
-fn described(object: Option<&DynamicObject>) -> Live {
-    let metadata = object.map(|object| object.metadata.clone()).unwrap_or_default();
-    let entries = metadata.managed_fields.unwrap_or_default();
-    let mut managers: Vec<_> = entries
-        .into_iter()
-        .map(|entry| Manager {
-            name: entry.manager.unwrap_or_default(),
-            at: entry.time,
-        })
-        .collect();
-    managers.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.name.cmp(&b.name)));
-    let owners = metadata.owner_references.unwrap_or_default().into_iter();
-    Live {
-        exists: object.is_some(),
-        created_at: metadata.creation_timestamp,
-        managers,
-        owners: owners
-            .map(|owner| format!("{}/{}", owner.kind.to_lowercase(), owner.name))
-            .collect(),
-    }
-}
-
-/// Objects in trouble on a cluster, as its member has them: who changed them.
-pub(super) async fn drifted(
-    reader: &Reader<'_>,
-    objects: &Objects,
-    key: &Key,
-    cluster: &str,
-    member: &Hub,
-    now: Timestamp,
-) -> Vec<LiveObject> {
-    let fleet = objects.fleet(&key.namespace, now);
-    let Some(status) = fleet.binding(&key.name, cluster).and_then(|binding| binding.status) else {
-        return Vec::new();
-    };
-    let failed = status.failed_placements.iter().map(FailedPlacement::resource);
-    let drifted = status.drifted_placements.iter().map(DriftedPlacement::resource);
-    let diffed = status.diffed_placements.iter().map(DiffedPlacement::resource);
-    let mut ids: Vec<_> = drifted.chain(diffed).chain(failed).collect();
-    ids.dedup();
-    let kinds = match member.kinds().await {
-        Ok(kinds) if !ids.is_empty() => kinds,
-        Ok(_) => return Vec::new(),
-        Err(error) => {
-            hide(reader, cluster, &format!("{error:#}"));
-            return Vec::new();
-        }
-    };
-    let mut live = Vec::new();
-    for id in ids.iter().take(LIVE_MAX) {
-        let kind = kinds
-            .iter()
-            .find(|kind| kind.resource.group == id.group && kind.resource.kind == id.kind);
-        let Some(kind) = kind else {
-            continue;
-        };
-        match member.object(kind, &id.namespace, &id.name).await {
-            Ok(found) => live.extend(found.map(|object| live_object(cluster, &object))),
-            Err(error) => hide(reader, cluster, &error.to_string()),
-        }
-    }
-    live
 }
