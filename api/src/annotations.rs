@@ -34,6 +34,23 @@ pub const EVICTION_WAIT: &str = "rollout.kubernetes-fleet.io/wait";
 /// hub agent's `--eviction-ttl` counts.
 pub const EVICTION_TTL: &str = "rollout.kubernetes-fleet.io/ttl";
 
+/// How the keys of a run's settings begin: on update runs and update strategies. Written by people, read once, when the run is
+/// initialized.
+pub const ROLLOUT: &str = "rollout.kubernetes-fleet.io/";
+/// On update runs: `Requested` takes back what an unfinished run did. Written by people, read at any time.
+pub const ROLLBACK: &str = "rollout.kubernetes-fleet.io/rollback";
+/// Value of [`ROLLBACK`].
+pub const REQUESTED: &str = "Requested";
+/// On update runs: the run whose clusters that did not succeed are tried again. Written by people.
+pub const RETRY_OF: &str = "rollout.kubernetes-fleet.io/retry-of";
+/// On MemberClusters: when placements may be changed there, such as `Mon-Fri 22:00-04:00 Europe/Zurich`; several are
+/// separated by `;`. Written by people, read at any time.
+pub const WINDOW: &str = "rollout.kubernetes-fleet.io/window";
+/// On master resource snapshots: the update run that has taken back this version. Written by the update run controller.
+pub const FAILED_IN: &str = "rollout.kubernetes-fleet.io/failed-in";
+/// On placed objects: when they are available, as a CEL expression over the live object. Written by people.
+pub const AVAILABLE_WHEN: &str = "rollout.kubernetes-fleet.io/available-when";
+
 /// On Works: the master resource snapshot they were made from. Written by the work generator.
 pub const PARENT_RESOURCE_SNAPSHOT_NAME: &str = "kubernetes-fleet.io/parent-resource-snapshot-name";
 /// On Works: hash of the list of ResourceOverride snapshots applied. Written by the work generator.

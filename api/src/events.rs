@@ -288,6 +288,32 @@ events! {
                 clusters.join(", "),
             )
         };
+        /// Clusters that the plan leaves out, as its strategy says.
+        ClustersUnassigned { clusters: Vec<String> } => Normal "UpdateRunClustersUnassigned" {
+            format!("{} cluster(s) are in no stage of the strategy: {}", clusters.len(), clusters.join(", "))
+        };
+        /// The condition's text.
+        ClusterFailed { cluster: String, stage: String, why: String } => Warning "UpdateRunClusterFailed"
+            "Cluster {cluster} in stage {stage}: {why}";
+        /// What set it off.
+        RollingBack { why: String } => Warning "UpdateRunRollingBack" "The update run is rolling back: {why}";
+        /// `left` tells which clusters were left alone, and why.
+        RolledBack { restored: usize, of: usize, left: String } => Warning "UpdateRunRolledBack" {
+            let sentence = format!("Rolled back {restored} of {of} cluster(s)");
+            if left.is_empty() { sentence } else { format!("{sentence}; left alone: {left}") }
+        };
+        /// A version that another run has taken back.
+        SnapshotHasFailed { snapshot: String, run: String } => Warning "UpdateRunSnapshotHasFailed"
+            "The resource snapshot {snapshot} was taken back by update run {run}";
+        /// The condition's text.
+        WindowClosed { message: String } => Normal "UpdateRunWindowClosed" "{message}";
+        WindowUnreadable { cluster: String, why: String } => Warning "UpdateRunWindowUnreadable"
+            "The annotation rollout.kubernetes-fleet.io/window of MemberCluster {cluster} cannot be read, so the cluster \
+             counts as closed: {why}";
+        GateWaiting { stage: String, gate: String, why: String } => Normal "UpdateRunGateWaiting"
+            "Stage {stage} is waiting for the gate {gate}: {why}";
+        GatePassed { stage: String, gate: String } => Normal "UpdateRunGatePassed"
+            "The gate {gate} of stage {stage} has passed";
         ApprovalNeeded { request: String, stage: String } => Normal "UpdateRunApprovalNeeded"
             "Stage {stage} is waiting for {request} to be approved";
         ApprovalAccepted { request: String, stage: String } => Normal "UpdateRunApprovalAccepted"

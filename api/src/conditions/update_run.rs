@@ -30,6 +30,18 @@ states! {
                  please check placement status for potential errors",
             )
         } published;
+        // Ours.
+        WaitingForWindow { clusters: Vec<String>, stage: String, next: Option<String> } => False "UpdateRunWaiting" {
+            let names = first_names(clusters);
+            let sentence = format!("The updateRun is waiting for the window of {names} cluster(s) in stage {stage}");
+            match next {
+                Some(next) => format!("{sentence}, next at {next}"),
+                None => format!("{sentence}, which does not open"),
+            }
+        };
+        // Ours.
+        RollingBack { restored: usize, of: usize } => True "UpdateRunRollingBack"
+            "The update run is rolling back, {restored} of {of} cluster(s) restored";
         Stopping => Unknown "UpdateRunStopping"
             "The update run is the process of stopping, waiting for all the updating/deleting clusters to finish \
              updating before completing the stop process";
@@ -51,6 +63,25 @@ states! {
 pub fn first_names(clusters: &[String]) -> String {
     let names = clusters[..clusters.len().min(STUCK_CLUSTERS_SHOWN)].join(", ");
     let more = if clusters.len() > STUCK_CLUSTERS_SHOWN {
+        "..."
+    } else {
+        ""
+    };
+    format!("{names}{more}")
+}
+
+/// How many failed clusters a message names: a condition's text is bounded.
+const FAILED_CLUSTERS_SHOWN: usize = 100;
+
+/// What is said of failed clusters that the budget allows, after the sentence of a success.
+pub fn failed_clusters(clusters: &[String]) -> String {
+    format!("{} cluster(s) failed: {}", clusters.len(), shown(clusters))
+}
+
+/// Names of failed clusters, with dots if there are too many.
+fn shown(clusters: &[String]) -> String {
+    let names = clusters[..clusters.len().min(FAILED_CLUSTERS_SHOWN)].join(", ");
+    let more = if clusters.len() > FAILED_CLUSTERS_SHOWN {
         "..."
     } else {
         ""
@@ -116,6 +147,28 @@ mod tests {
                 },
                 "Progressing=False UpdateRunStuck: The updateRun is stuck waiting for a, b, c... cluster(s) in stage \
                  staging to finish updating, please check placement status for potential errors",
+            ),
+            (
+                &Progressing::WaitingForWindow {
+                    clusters: clusters("a b c d"),
+                    stage: stage(),
+                    next: Some("2026-11-18T21:00:00Z".into()),
+                },
+                "Progressing=False UpdateRunWaiting: The updateRun is waiting for the window of a, b, c... cluster(s) \
+                 in stage staging, next at 2026-11-18T21:00:00Z",
+            ),
+            (
+                &Progressing::WaitingForWindow {
+                    clusters: clusters("a"),
+                    stage: stage(),
+                    next: None,
+                },
+                "Progressing=False UpdateRunWaiting: The updateRun is waiting for the window of a cluster(s) in stage \
+                 staging, which does not open",
+            ),
+            (
+                &Progressing::RollingBack { restored: 1, of: 3 },
+                "Progressing=True UpdateRunRollingBack: The update run is rolling back, 1 of 3 cluster(s) restored",
             ),
             (
                 &Progressing::Stopping,

@@ -47,6 +47,14 @@ states! {
         /// In the deletion stage.
         SkippedSelected => True "ClusterUpdatingSkippedSelected"
             "Cluster skipped because it is selected by the placement again";
+        // Ours, with settings of the run.
+        SkippedUnhealthy => True "ClusterUpdatingSkippedUnhealthy" "Cluster skipped because it is not healthy";
+        /// `obstacle` is what the binding says.
+        NotInTime { deadline: String, obstacle: String } => False "ClusterUpdatingFailed"
+            "the cluster did not become available within {deadline}: {obstacle}";
+        /// After it had succeeded.
+        BrokenSince { span: String, obstacle: String } => False "ClusterUpdatingFailed"
+            "the cluster was updated, and then unavailable for {span}: {obstacle}";
     }
 }
 
@@ -155,6 +163,26 @@ mod tests {
                 &ClusterSucceeded::SkippedSelected,
                 "Succeeded=True ClusterUpdatingSkippedSelected: \
                  Cluster skipped because it is selected by the placement again",
+            ),
+            (
+                &ClusterSucceeded::SkippedUnhealthy,
+                "Succeeded=True ClusterUpdatingSkippedUnhealthy: Cluster skipped because it is not healthy",
+            ),
+            (
+                &ClusterSucceeded::NotInTime {
+                    deadline: "5m".into(),
+                    obstacle: "Available=False NotAvailable".into(),
+                },
+                "Succeeded=False ClusterUpdatingFailed: the cluster did not become available within 5m: \
+                 Available=False NotAvailable",
+            ),
+            (
+                &ClusterSucceeded::BrokenSince {
+                    span: "30s".into(),
+                    obstacle: "Available=False NotAvailable".into(),
+                },
+                "Succeeded=False ClusterUpdatingFailed: the cluster was updated, and then unavailable for 30s: \
+                 Available=False NotAvailable",
             ),
             (
                 &ApprovalRequestCreated::Created,

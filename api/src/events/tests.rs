@@ -267,6 +267,70 @@ fn of_update_runs() {
              next run: c4, c5",
         ),
         (
+            E::ClustersUnassigned {
+                clusters: list("c4 c5"),
+            },
+            "Normal UpdateRunClustersUnassigned: 2 cluster(s) are in no stage of the strategy: c4, c5",
+        ),
+        (
+            E::ClusterFailed {
+                cluster: s("c1"),
+                stage: s("canary"),
+                why: s("late"),
+            },
+            "Warning UpdateRunClusterFailed: Cluster c1 in stage canary: late",
+        ),
+        (
+            E::RollingBack { why: s("why") },
+            "Warning UpdateRunRollingBack: The update run is rolling back: why",
+        ),
+        (
+            E::RolledBack {
+                restored: 2,
+                of: 2,
+                left: String::new(),
+            },
+            "Warning UpdateRunRolledBack: Rolled back 2 of 2 cluster(s)",
+        ),
+        (
+            E::RolledBack {
+                restored: 1,
+                of: 2,
+                left: s("c1 (gone)"),
+            },
+            "Warning UpdateRunRolledBack: Rolled back 1 of 2 cluster(s); left alone: c1 (gone)",
+        ),
+        (
+            E::SnapshotHasFailed {
+                snapshot: s("web-2-snapshot"),
+                run: s("r1"),
+            },
+            "Warning UpdateRunSnapshotHasFailed: The resource snapshot web-2-snapshot was taken back by update run r1",
+        ),
+        (
+            E::WindowUnreadable {
+                cluster: s("c1"),
+                why: s("why"),
+            },
+            "Warning UpdateRunWindowUnreadable: The annotation rollout.kubernetes-fleet.io/window of MemberCluster c1 \
+             cannot be read, so the cluster counts as closed: why",
+        ),
+        (
+            E::GateWaiting {
+                stage: s("canary"),
+                gate: s("Job ops/check"),
+                why: s("Complete is not True"),
+            },
+            "Normal UpdateRunGateWaiting: Stage canary is waiting for the gate Job ops/check: Complete is not True",
+        ),
+        (
+            E::GatePassed {
+                stage: s("canary"),
+                gate: s("Job ops/check"),
+            },
+            "Normal UpdateRunGatePassed: The gate Job ops/check of stage canary has passed",
+        ),
+        (
             E::ApprovalStale {
                 request: s("r-after-s"),
                 observed: 0,

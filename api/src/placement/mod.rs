@@ -18,6 +18,7 @@ mod overrides;
 #[expect(clippy::module_inception, reason = "the kind is the group's namesake")]
 mod placement;
 mod policy;
+mod run_options;
 mod scope;
 mod selector;
 mod snapshot;
@@ -51,6 +52,7 @@ pub use policy::{
     PreferredClusterSelector, PropertyOperator, PropertyRequirement, PropertySelector, PropertySorter, SortOrder,
     Toleration, TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction,
 };
+pub use run_options::{Gate, PreviousContent, UpdateRunOptions};
 pub use scope::{ClusterScoped, Namespaced, Scope};
 pub use selector::{ResourceSelector, SelectionScope};
 pub use snapshot::{

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::run_options::{PreviousContent, UpdateRunOptions};
 use super::status::NamespacedName;
 use super::strategy::ApplyStrategy;
 use super::update_strategy::{StageTaskType, UpdateStrategySpec};
@@ -133,6 +134,9 @@ pub struct UpdateRunStatus {
     /// The last stage, which removes the placement from clusters that are no longer picked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_stage_status: Option<StageStatus>,
+    /// The settings of the run that its annotations and those of its strategy made; absent without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<UpdateRunOptions>,
     /// The state of the run.
     #[serde(
         default,
@@ -205,6 +209,9 @@ pub struct ClusterUpdatingStatus {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub cluster_resource_override_snapshots: Vec<String>,
+    /// What the cluster had before, for runs that take back what they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<PreviousContent>,
     /// The state of the update.
     #[serde(
         default,

@@ -74,6 +74,34 @@ pub enum Abort {
     #[error("{error}")]
     Invalid { error: String },
 
+    // Ours, with settings of the run.
+    /// A `kind` and `key` are the strategy's or the run's.
+    #[error("the annotation {annotation} of {kind} {key} is invalid: {why}")]
+    BadAnnotation {
+        annotation: String,
+        kind: String,
+        key: String,
+        why: String,
+    },
+    #[error("some clusters are not placed in any stage, total {count}, at most {max} may be ignored: {clusters}")]
+    TooManyUnassigned { count: usize, max: usize, clusters: String },
+    #[error("{why}")]
+    Retry { why: String },
+    #[error("the plan differs from the one that was approved: {difference}")]
+    PlanDiffers { difference: String },
+    #[error(
+        "the failure budget is exhausted: {} cluster(s) failed, at most {max} may: {}",
+        .clusters.len(), super::shown(.clusters),
+    )]
+    BudgetExhausted { clusters: Vec<String>, max: usize },
+    #[error("the gate {gate} of stage {stage} has failed: {why}")]
+    GateFailed { gate: String, stage: String, why: String },
+    #[error("a rollback was requested")]
+    RollbackRequested,
+    /// After what was said when it began.
+    #[error("{error}; rolled back {restored} of {of} cluster(s)")]
+    RolledBack { error: String, restored: usize, of: usize },
+
     #[error("the applyStrategy in the updateRun is outdated, latest: {is}, recorded: {was}")]
     ApplyStrategyChanged { is: String, was: String },
     #[error("the policy snapshot index used in the updateRun is outdated, latest: {is}, recorded: {was}")]
@@ -195,6 +223,10 @@ impl Abort {
             | Self::DuplicateStage { .. }
             | Self::SnapshotIndex { .. }
             | Self::NoSnapshots { .. }
+            | Self::BadAnnotation { .. }
+            | Self::TooManyUnassigned { .. }
+            | Self::Retry { .. }
+            | Self::PlanDiffers { .. }
             | Self::ApplyStrategyChanged { .. }
             | Self::Preempted { .. } => Some(ErrorClass::User),
             Self::SeveralPolicySnapshots { .. }
@@ -225,13 +257,18 @@ impl Abort {
             | Self::StageFailed { .. }
             | Self::DeleteStageFailed { .. }
             | Self::ClusterFailed { .. }
+            | Self::BudgetExhausted { .. }
+            | Self::GateFailed { .. }
+            | Self::RollbackRequested
+            | Self::RolledBack { .. }
             | Self::Several { .. } => None,
         }
     }
 
     const fn prefix(&self) -> Prefix {
         match self {
-            Self::Several { .. } => Prefix::None,
+            // What it repeats has its prefix.
+            Self::Several { .. } | Self::RolledBack { .. } => Prefix::None,
             Self::InvalidClusterCount { .. } => Prefix::ValidationComma,
             Self::PlacementNotFound
             | Self::NotExternal { .. }
@@ -252,6 +289,10 @@ impl Abort {
             | Self::SnapshotIndex { .. }
             | Self::NoSnapshots { .. }
             | Self::NoMasterSnapshot { .. }
+            | Self::BadAnnotation { .. }
+            | Self::TooManyUnassigned { .. }
+            | Self::Retry { .. }
+            | Self::PlanDiffers { .. }
             | Self::Invalid { .. } => Prefix::Validation,
             _ => Prefix::Abort,
         }

@@ -367,3 +367,65 @@ fn execution() {
         ),
     ]);
 }
+
+#[test]
+fn settings_and_what_they_end() {
+    assert_messages([
+        (
+            Abort::BadAnnotation {
+                annotation: s("rollout.kubernetes-fleet.io/max-failures"),
+                kind: s("ClusterStagedUpdateRun"),
+                key: s("/run"),
+                why: s("it is no number"),
+            },
+            format!(
+                "{VALID}: {USER}: the annotation rollout.kubernetes-fleet.io/max-failures of ClusterStagedUpdateRun \
+                 /run is invalid: it is no number"
+            ),
+        ),
+        (
+            Abort::TooManyUnassigned {
+                count: 3,
+                max: 2,
+                clusters: s("a, b, c"),
+            },
+            format!(
+                "{VALID}: {USER}: some clusters are not placed in any stage, total 3, at most 2 may be ignored: a, b, c"
+            ),
+        ),
+        (
+            Abort::Retry {
+                why: s("there is no run x"),
+            },
+            format!("{VALID}: {USER}: there is no run x"),
+        ),
+        (
+            Abort::PlanDiffers { difference: s("d") },
+            format!("{VALID}: {USER}: the plan differs from the one that was approved: d"),
+        ),
+        (
+            Abort::BudgetExhausted {
+                clusters: vec![s("a"), s("b")],
+                max: 1,
+            },
+            format!("{ABORT}: the failure budget is exhausted: 2 cluster(s) failed, at most 1 may: a, b"),
+        ),
+        (
+            Abort::GateFailed {
+                gate: s("Job ops/check"),
+                stage: s("canary"),
+                why: s("Failed=True BackoffLimitExceeded"),
+            },
+            format!("{ABORT}: the gate Job ops/check of stage canary has failed: Failed=True BackoffLimitExceeded"),
+        ),
+        (Abort::RollbackRequested, format!("{ABORT}: a rollback was requested")),
+        (
+            Abort::RolledBack {
+                error: format!("{ABORT}: a rollback was requested"),
+                restored: 2,
+                of: 3,
+            },
+            format!("{ABORT}: a rollback was requested; rolled back 2 of 3 cluster(s)"),
+        ),
+    ]);
+}
