@@ -20,4 +20,5 @@ pub mod selection;
 pub mod session;
 pub mod snapshot;
 pub mod updaterun;
+pub mod window;
 pub mod work;
