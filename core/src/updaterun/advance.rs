@@ -2,21 +2,23 @@
 
 use fleet_api::conditions;
 use fleet_api::conditions::Words as _;
-use fleet_api::conditions::update_run::{Abort, Progressing, Succeeded};
+use fleet_api::conditions::update_run::{Abort, Progressing, Succeeded, failed_clusters};
 use fleet_api::conditions::update_stage::Progressing as StageProgressing;
 use fleet_api::events::{Event as _, UpdateRunEvent};
 use fleet_api::placement::{ClusterUpdatingStatus, Stage, StageStatus, UpdateRunState, UpdateRunStatus};
 
-use super::clusters::{self, Flight};
+use super::clusters::{self, Flight, Order};
 use super::deletion::{self, Begin};
+use super::doors::Closed;
 use super::initialize::{by_cluster, drop_waits_of_approvals};
-use super::pass::{Pass, Signature, Verdict, abort_of};
+use super::options::Options;
+use super::pass::{Halt, Pass, Signature, Verdict, abort_of, snapshot_name};
 use super::spans::{Moment, Spans};
 use super::state::{self, ClusterEntry as _, Pen, StageEntry as _};
 use super::step::{Step, sentence};
 use super::validate::{self, Position, max_concurrency};
 use super::world::{Memory, Phase, Run, World};
-use super::{events, patience, stop, tasks};
+use super::{budget, events, patience, rollback, stop, tasks};
 
 /// The next step of a run.
 ///
@@ -50,15 +52,29 @@ pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, at: Moment) ->
         at,
         spans: Spans::default(),
         bindings: by_cluster(world.bindings),
+        options: Options::default(),
+        recorded: run.status.options.clone(),
+        planned: run.status.stages_status.iter().map(|stage| stage.clusters.len()).sum(),
+        failed: Vec::new(),
+        closed: Closed::default(),
     };
     let mut status = run.status.clone();
     state::observe(&mut status, run.generation);
     if let Some(strategy) = &mut status.staged_update_strategy_snapshot {
         drop_waits_of_approvals(strategy);
     }
-    if let Some(verdict) = pass.judge(&mut status) {
+    let verdict = match Options::of(run.status.options.as_ref()) {
+        Ok(options) => {
+            pass.options = options;
+            pass.judge(&mut status)
+        }
+        Err(abort) => Some(Verdict::Failed(abort)),
+    };
+    if let Some(verdict) = verdict {
         pass.conclude(&mut status, verdict);
+        status.options.clone_from(&pass.recorded);
         pass.tell_not_included();
+        pass.tell_failed_snapshot();
         pass.keep_spans();
     } else {
         // Nothing is written while an edit of the placement may still be taken back.
@@ -74,7 +90,12 @@ pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, at: Moment) ->
 impl Pass<'_> {
     /// What the pass comes to; none if the placement differs from what is recorded, but not for long enough.
     fn judge(&mut self, status: &mut UpdateRunStatus) -> Option<Verdict> {
-        if let Err(abort) = validate::placement(&self.run, self.world, &self.memory) {
+        let trigger = rollback::trigger(status, &self.options).map(ToOwned::to_owned);
+        let placement = match trigger {
+            Some(_) => validate::same_placement(self.world, &self.memory).map(drop),
+            None => validate::placement(&self.run, self.world, &self.memory),
+        };
+        if let Err(abort) = placement {
             return match patience(&mut self.memory.edited_since, validate::PATIENCE, self.at) {
                 Some(until) => {
                     self.step.look_at(until);
@@ -85,13 +106,26 @@ impl Pass<'_> {
         }
         self.memory.edited_since = None;
         self.memory.placement_uid = self.world.placement.map(|placement| placement.uid.to_owned());
+        if let Some(why) = trigger {
+            return Some(rollback::go_on(self, status, why));
+        }
         let stopping = self.run.spec.state == UpdateRunState::Stop;
-        Some(match validate::progress(&self.run, self.world) {
+        let position = validate::progress(&self.run, self.world, self.counts_failures());
+        self.look_back(&mut status.stages_status);
+        let others = status.stages_status.iter().enumerate();
+        let others = others.filter(|(index, _)| !matches!(position, Ok(Position::Stage(here)) if here == *index));
+        self.failed = others
+            .flat_map(|(_, stage)| budget::failed(stage))
+            .map(ToOwned::to_owned)
+            .collect();
+        Some(match position {
             Err(abort) => Verdict::Failed(abort),
             Ok(Position::Done) => Verdict::Ended,
             Ok(Position::Deletion) => {
                 let mut stage = status.deletion_stage_status.take().unwrap_or_default();
-                let verdict = if stopping {
+                let verdict = if self.is_to_roll_back() {
+                    self.halt(&mut stage, Halt::Trip(Abort::RollbackRequested))
+                } else if stopping {
                     stop::deletion(self, &mut stage)
                 } else {
                     self.delete(&mut stage)
@@ -105,7 +139,9 @@ impl Pass<'_> {
                 let spec = strategy
                     .map(|strategy| strategy.stages[index].clone())
                     .unwrap_or_default();
-                let verdict = if stopping {
+                let verdict = if self.is_to_roll_back() {
+                    self.halt(&mut stage, Halt::Trip(Abort::RollbackRequested))
+                } else if stopping {
                     let max = max_concurrency(&spec, &stage);
                     stop::stage(self, &mut stage, max)
                 } else {
@@ -117,6 +153,11 @@ impl Pass<'_> {
         })
     }
 
+    /// Whether its user asks a run that can to take back what it did.
+    fn is_to_roll_back(&self) -> bool {
+        self.options.rollback && self.run.is_to_roll_back()
+    }
+
     /// A stage of the strategy.
     fn update(&mut self, stage: &mut StageStatus, spec: &Stage) -> Verdict {
         if stage.clusters.is_empty() {
@@ -124,14 +165,15 @@ impl Pass<'_> {
             return Verdict::StageEnded;
         }
         let verdict = self.try_update(stage, spec);
-        verdict.unwrap_or_else(|abort| {
-            stage.fail(self.pen, &abort);
-            Verdict::Failed(abort)
-        })
+        verdict.unwrap_or_else(|halt| self.halt(stage, halt))
     }
 
-    fn try_update(&mut self, stage: &mut StageStatus, spec: &Stage) -> Result<Verdict, Abort> {
-        if !tasks::before(self, stage)? {
+    fn try_update(&mut self, stage: &mut StageStatus, spec: &Stage) -> Result<Verdict, Halt> {
+        let name = stage.stage_name.clone();
+        self.check_gates(&name)?;
+        let approved = tasks::before(self, stage)?;
+        // Once the stage has begun nobody asks any more whether it may.
+        if !approved || stage.start_time.is_none() && !self.pass_gates(&name, "before") {
             self.pen.set(&mut stage.conditions, &StageProgressing::WaitingBefore);
             let stage = stage.stage_name.clone();
             return Ok(Verdict::Doing(Progressing::WaitingBefore { stage }));
@@ -139,19 +181,27 @@ impl Pass<'_> {
         let max = max_concurrency(spec, stage)?;
         let mut flight = clusters::look(self, stage, max);
         if let Some(abort) = abort_of(&mut flight.aborts) {
-            return Err(abort);
+            return Err(abort.into());
         }
-        clusters::start(self, stage, max, &mut flight);
+        self.check_budget(stage)?;
+        let sorted = spec.sorting_label_key.as_ref().is_some_and(|label| !label.is_empty());
+        let order = if sorted { Order::Kept } else { Order::Free };
+        clusters::start(self, stage, order, max, &mut flight);
         if !flight.is_empty() {
             stage.start(self.pen);
             return Ok(self.under_way(stage, &flight));
         }
+        if !self.closed.is_empty() {
+            return Ok(Verdict::Doing(self.closed.words(&name)));
+        }
         // As a stage without clusters: nobody waits for tasks about nothing.
-        if !stage.clusters.iter().any(ClusterUpdatingStatus::is_updated) {
+        let was_tried = |cluster: &ClusterUpdatingStatus| cluster.is_updated() || cluster.outcome() == Some(false);
+        if !stage.clusters.iter().any(was_tried) {
             stage.skip(self.pen);
             return Ok(Verdict::StageEnded);
         }
-        if tasks::after(self, stage, spec)? {
+        let done = tasks::after(self, stage, spec)?;
+        if self.pass_gates(&name, "after") && done {
             stage.succeed(self.pen);
             return Ok(Verdict::StageEnded);
         }
@@ -162,10 +212,15 @@ impl Pass<'_> {
 
     /// The deletion stage.
     fn delete(&mut self, stage: &mut StageStatus) -> Verdict {
+        if let Err(halt) = self.check_budget(stage) {
+            return self.halt(stage, halt);
+        }
         let mut flight = deletion::look(self, stage, Begin::Yes);
         if let Some(abort) = abort_of(&mut flight.aborts) {
-            stage.fail(self.pen, &abort);
-            return Verdict::Failed(abort);
+            return self.halt(stage, abort.into());
+        }
+        if flight.is_empty() && !self.closed.is_empty() {
+            return Verdict::Doing(self.closed.words(&stage.stage_name));
         }
         if flight.is_empty() {
             stage.succeed(self.pen);
@@ -177,7 +232,7 @@ impl Pass<'_> {
 
     /// What a run with clusters under way says: that it goes on, or for whom it has waited too long.
     fn under_way(&mut self, stage: &StageStatus, flight: &Flight) -> Verdict {
-        let (threshold, now) = (self.world.stuck_threshold, self.now());
+        let (threshold, now) = (self.threshold(), self.now());
         if let Some(end) = flight.next_threshold(threshold, now) {
             self.step.look_at(end);
         }
@@ -198,6 +253,9 @@ impl Pass<'_> {
     }
 
     fn conclude(&mut self, status: &mut UpdateRunStatus, verdict: Verdict) {
+        let of = rollback::count(status);
+        let failed: Vec<_> = status.stages_status.iter().flat_map(budget::failed).collect();
+        let failed: Vec<_> = failed.into_iter().map(ToOwned::to_owned).collect();
         let list = &mut status.conditions;
         match verdict {
             Verdict::Doing(state) => self.pen.set(list, &state),
@@ -207,8 +265,20 @@ impl Pass<'_> {
             }
             Verdict::Ended => {
                 self.pen.set(list, &Progressing::Succeeded);
-                self.pen.set(list, &Succeeded::Succeeded);
+                let detail = if failed.is_empty() {
+                    String::new()
+                } else {
+                    failed_clusters(&failed)
+                };
+                self.pen.set(list, &Succeeded::Succeeded.with_detail(detail));
                 self.step.look_again = None;
+            }
+            Verdict::Tripped => {
+                let stopping = self.run.spec.state == UpdateRunState::Stop;
+                let words = Progressing::RollingBack { restored: 0, of };
+                self.pen
+                    .set(list, if stopping { &Progressing::Stopping } else { &words });
+                self.step.look_again = Some(self.now());
             }
             Verdict::Failed(abort) => {
                 self.pen.set(list, &Progressing::Failed);
@@ -219,15 +289,38 @@ impl Pass<'_> {
         }
     }
 
+    /// An earlier run has taken back what this one rolls out.
+    fn tell_failed_snapshot(&mut self) {
+        let failed_in = self.world.snapshot.and_then(|snapshot| snapshot.failed_in);
+        let Some(run) = failed_in.filter(|run| !run.is_empty() && *run != self.run.name) else {
+            return;
+        };
+        let event = UpdateRunEvent::SnapshotHasFailed {
+            snapshot: snapshot_name(&self.run),
+            run: run.to_owned(),
+        };
+        if self.memory.tells("failed snapshot", event.message()) {
+            self.step.tell(event);
+        }
+    }
+
     /// Clusters that were picked after the plan was made, or picked again after they were skipped: once per change.
     fn tell_not_included(&mut self) {
         const SUBJECT: &str = "not included";
+        let recorded = self.recorded.as_ref();
+        // Those that it does not retry were never to be its.
+        if recorded.is_some_and(|options| !options.retry_of.is_empty()) {
+            return;
+        }
         let stages = self.run.status.stages_status.iter().flat_map(|stage| &stage.clusters);
         let planned = stages.filter(|cluster| cluster.outcome() != Some(true) || cluster.is_updated());
         let planned: std::collections::BTreeSet<_> = planned.map(|cluster| cluster.cluster_name.as_str()).collect();
         let picked = self.bindings.iter().filter(|(_, binding)| binding.is_picked());
         let clusters: Vec<_> = picked
             .filter(|(cluster, _)| !planned.contains(*cluster))
+            .filter(|(cluster, _)| {
+                !recorded.is_some_and(|options| options.unassigned.iter().any(|left| left == *cluster))
+            })
             .map(|(cluster, _)| (*cluster).to_owned())
             .collect();
         if clusters.is_empty() {

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::later;
 use super::pass::Pass;
+use super::rollback;
 use super::standing::{Progress, Turn};
 use super::state::ClusterEntry as _;
 use super::step::{BindingAction, BindingWrite, Put};
@@ -29,18 +30,27 @@ pub(super) struct Busy {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flight {
     busy: Vec<Busy>,
+    /// Clusters that will be started once what they have is recorded.
+    reserved: usize,
     pub(super) aborts: Vec<Abort>,
 }
 
 impl Flight {
     /// Nothing under way, for these reasons.
     pub(super) fn failed(aborts: Vec<Abort>) -> Self {
-        let busy = Vec::new();
-        Self { busy, aborts }
+        Self {
+            aborts,
+            ..Self::default()
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.busy.is_empty()
+        self.taken() == 0
+    }
+
+    /// How many may not be started beside those under way.
+    fn taken(&self) -> usize {
+        self.busy.len() + self.reserved
     }
 
     pub(super) fn add(&mut self, place: usize, cluster: &str, since: Option<Timestamp>, obstacle: String) {
@@ -62,7 +72,7 @@ impl Flight {
 
     /// Whether some are under way, and all of them for too long.
     pub(super) fn all_stuck(&self, threshold: SignedDuration, now: Timestamp) -> bool {
-        !self.is_empty() && self.stuck(threshold, now).len() == self.busy.len()
+        !self.is_empty() && self.stuck(threshold, now).len() == self.taken()
     }
 
     /// When the next of them will have been under way for too long.
@@ -97,6 +107,7 @@ pub(super) fn look(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize) -> 
     for (place, cluster) in stage.clusters.iter_mut().enumerate() {
         match cluster.outcome() {
             Some(true) => {}
+            Some(false) if pass.counts_failures() => {}
             Some(false) => {
                 flight.aborts.push(Abort::ClusterFailed {
                     cluster: cluster.cluster_name.clone(),
@@ -134,10 +145,25 @@ fn judge(
     let wish = pass.wish(&content);
     match wish.progress(binding) {
         Progress::Gone => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
-        Progress::Done => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
+        Progress::Done => {
+            let settles = binding.and_then(|b| pass.settles(&cluster.cluster_name, b, wish.done(), since));
+            match settles {
+                None => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
+                // It cannot be stuck: it works.
+                Some(_) => flight.add(
+                    place,
+                    &cluster.cluster_name,
+                    None,
+                    "available, for too short a time".to_owned(),
+                ),
+            }
+        }
         Progress::Busy(obstacle) => {
             let since = pass.since(&cluster.cluster_name, since);
-            flight.add(place, &cluster.cluster_name, Some(since), obstacle);
+            match pass.is_late(since, &obstacle) {
+                Some(failed) => cluster.end(pass.pen, &failed),
+                None => flight.add(place, &cluster.cluster_name, Some(since), obstacle),
+            }
         }
         Progress::Unstamped => {
             if let Some(binding) = binding {
@@ -204,7 +230,7 @@ fn adopt(
     let since = wish.started_at(binding).unwrap_or(pass.now());
     let missing = wish.complete(binding, since);
     let refused = missing.is_some() && pass.is_refused(binding);
-    if flight.busy.len() < max && !refused {
+    if flight.taken() < max && !refused {
         cluster.start(pass.pen, since);
         if missing.is_none() {
             return judge(pass, stage, place, cluster, since, flight);
@@ -218,12 +244,33 @@ fn adopt(
 
 /// Starts clusters in the stage's order for as long as fewer than `max` are under way. Only here is a cluster that is no
 /// longer picked skipped before it was started: it may be back when its turn comes.
-pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize, flight: &mut Flight) {
+///
+/// In a stage without order a cluster whose window is open overtakes one whose is not.
+pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, order: Order, max: usize, flight: &mut Flight) {
+    let mut ahead = 0;
     for (place, cluster) in stage.clusters.iter_mut().enumerate() {
-        if flight.busy.len() >= max {
-            return;
+        if flight.taken() >= max {
+            // What the next ones have is recorded in time, so that their start needs no write before it.
+            if !pass.options.rollback || ahead >= max {
+                return;
+            }
+            if cluster.outcome().is_none() && !cluster.is_started() {
+                ahead += 1;
+                record_previous(pass, cluster);
+            }
+            continue;
         }
         if cluster.outcome().is_some() || cluster.is_started() {
+            continue;
+        }
+        if !pass.is_open(&cluster.cluster_name) {
+            match order {
+                Order::Kept => return,
+                Order::Free => continue,
+            }
+        }
+        if pass.is_to_be_skipped(&cluster.cluster_name) {
+            cluster.end(pass.pen, &ClusterSucceeded::SkippedUnhealthy);
             continue;
         }
         let binding = pass.binding(&cluster.cluster_name);
@@ -235,12 +282,18 @@ pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize, fl
             (Turn::There, Some(binding)) => {
                 cluster.start(pass.pen, pass.now());
                 match wish.result(binding) {
-                    Progress::Done => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
+                    Progress::Done if pass.options.min_success_time.is_zero() => {
+                        cluster.end(pass.pen, &ClusterSucceeded::Succeeded);
+                    }
                     _ => begin(pass, place, cluster, flight),
                 }
             }
             (Turn::Start, Some(binding)) if pass.is_refused(binding) => {
                 flight.add(place, &cluster.cluster_name, None, "could not be written".to_owned());
+            }
+            (Turn::Start, Some(_)) if pass.options.rollback && record_previous(pass, cluster) => {
+                flight.reserved += 1;
+                pass.step.look_at(pass.now());
             }
             (Turn::Start, Some(binding)) => {
                 let put = wish.start(pass.now());
@@ -252,6 +305,27 @@ pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, max: usize, fl
     }
 }
 
+/// Whether a stage's clusters may overtake one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Kept,
+    Free,
+}
+
+/// Records what a cluster has that is to be started, for the case that it is to be given back. True if that is not stored
+/// yet: the start has to wait until it is, since afterwards nobody could tell.
+fn record_previous(pass: &Pass<'_>, cluster: &mut ClusterUpdatingStatus) -> bool {
+    let Some(binding) = pass.binding(&cluster.cluster_name) else {
+        return false;
+    };
+    let has = rollback::previous(binding.spec);
+    if cluster.previous.as_ref() == Some(&has) {
+        return false;
+    }
+    cluster.previous = Some(has);
+    true
+}
+
 fn begin(pass: &mut Pass<'_>, place: usize, cluster: &ClusterUpdatingStatus, flight: &mut Flight) {
     let since = cluster
         .started_at()
@@ -259,7 +333,7 @@ fn begin(pass: &mut Pass<'_>, place: usize, cluster: &ClusterUpdatingStatus, fli
     flight.add(place, &cluster.cluster_name, since, "just started".to_owned());
 }
 
-fn write(pass: &mut Pass<'_>, binding: &Binding<'_>, put: Put) {
+pub(super) fn write(pass: &mut Pass<'_>, binding: &Binding<'_>, put: Put) {
     if !pass.is_refused(binding) {
         pass.step.bindings.push(BindingWrite {
             binding: binding.name.to_owned(),

@@ -67,6 +67,9 @@ fn remove(pass: &mut Pass<'_>, place: usize, cluster: &mut ClusterUpdatingStatus
         if begin == Begin::No {
             return;
         }
+        if !pass.is_open(&name) {
+            return;
+        }
         if left.iter().any(|binding| pass.is_refused(binding)) {
             return flight.add(place, &name, None, "could not be deleted".to_owned());
         }

@@ -23,6 +23,12 @@ pub(super) fn between(old: &UpdateRunStatus, new: &UpdateRunStatus) -> Vec<Told>
             },
         });
     }
+    if let Some(options) = new.options.as_ref().filter(|_| old.options.is_none())
+        && !options.unassigned.is_empty()
+    {
+        let clusters = options.unassigned.clone();
+        events.push(UpdateRunEvent::ClustersUnassigned { clusters });
+    }
     if was_stopping(old) && !was_stopping(new) && conditions::find(&new.conditions, Succeeded::TYPE).is_none() {
         events.push(UpdateRunEvent::Resumed);
     }
@@ -31,10 +37,8 @@ pub(super) fn between(old: &UpdateRunStatus, new: &UpdateRunStatus) -> Vec<Told>
     for after in new.stages_status.iter().chain(&new.deletion_stage_status) {
         of_stage(before.next().unwrap_or(&none), after, &mut events);
     }
-    if let Some(progressing) = changed(&old.conditions, &new.conditions, Progressing::TYPE)
-        && progressing.reason == Progressing::Stopped.reason()
-    {
-        events.push(UpdateRunEvent::Stopped);
+    if let Some(progressing) = changed(&old.conditions, &new.conditions, Progressing::TYPE) {
+        events.extend(of_run(old, new, progressing));
     }
     if let Some(ended) = changed(&old.conditions, &new.conditions, Succeeded::TYPE) {
         events.push(match Status::of(ended) {
@@ -45,6 +49,28 @@ pub(super) fn between(old: &UpdateRunStatus, new: &UpdateRunStatus) -> Vec<Told>
         });
     }
     events.into_iter().map(Told::on_run).collect()
+}
+
+/// What `Progressing` of the run tells anew.
+fn of_run(old: &UpdateRunStatus, new: &UpdateRunStatus, progressing: &Condition) -> Option<UpdateRunEvent> {
+    let rolling_back = Progressing::RollingBack { restored: 0, of: 0 }.reason();
+    if progressing.reason == Progressing::Stopped.reason() {
+        return Some(UpdateRunEvent::Stopped);
+    }
+    if progressing.reason == rolling_back {
+        let before = conditions::find(&old.conditions, Progressing::TYPE);
+        let stages = new.stages_status.iter().chain(&new.deletion_stage_status);
+        let mut ends = stages.filter_map(|stage| conditions::find(&stage.conditions, stage::Succeeded::TYPE));
+        let failed = ends.find(|end| Status::of(end) == Status::False)?;
+        let why = failed.message.clone();
+        return before
+            .is_none_or(|before| before.reason != rolling_back)
+            .then_some(UpdateRunEvent::RollingBack { why });
+    }
+    let message = progressing.message.clone();
+    message
+        .contains(" waiting for the window of ")
+        .then_some(UpdateRunEvent::WindowClosed { message })
 }
 
 fn was_stopping(status: &UpdateRunStatus) -> bool {
@@ -77,8 +103,19 @@ fn of_stage(old: &StageStatus, new: &StageStatus, events: &mut Vec<UpdateRunEven
         let Some(ended) = changed(before.unwrap_or_default(), &cluster.conditions, ClusterSucceeded::TYPE) else {
             continue;
         };
-        let skipped = [ClusterSucceeded::SkippedNotSelected, ClusterSucceeded::SkippedSelected];
-        if skipped.iter().any(|state| state.reason() == ended.reason) {
+        let skipped = [
+            ClusterSucceeded::SkippedNotSelected,
+            ClusterSucceeded::SkippedSelected,
+            ClusterSucceeded::SkippedUnhealthy,
+        ];
+        // A cluster that was taken over has an Event of its own, which names the other run.
+        if Status::of(ended) == Status::False && ended.message.starts_with("the cluster ") {
+            events.push(UpdateRunEvent::ClusterFailed {
+                cluster: cluster.cluster_name.clone(),
+                stage: stage(),
+                why: ended.message.clone(),
+            });
+        } else if skipped.iter().any(|state| state.reason() == ended.reason) {
             events.push(UpdateRunEvent::ClusterSkipped {
                 cluster: cluster.cluster_name.clone(),
                 stage: stage(),

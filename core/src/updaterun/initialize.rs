@@ -13,12 +13,14 @@ use fleet_api::events::UpdateRunEvent;
 use fleet_api::placement::{BindingState, StageTaskType, UpdateRunState, UpdateRunStatus, UpdateStrategySpec};
 use jiff::{SignedDuration, Timestamp};
 
+use super::options::{self, Sources};
+use super::outline::Outline;
 use super::placement::{self, ALL};
 use super::spans::Moment;
 use super::stages::{self, Members};
 use super::step::Told;
 use super::world::{Binding, Memory, Placement, PolicySnapshot, Run};
-use super::{events, number, patience, stop};
+use super::{events, gates, number, patience, retry, stop, unassigned};
 use crate::overrides::choose::Lists;
 
 /// How long initialization waits for what is not there yet. One span for a run, whatever is missing.
@@ -38,6 +40,10 @@ pub struct Inputs<'a> {
     pub members: &'a Members<'a>,
     /// The update strategy that the run names.
     pub strategy: Option<&'a UpdateStrategySpec>,
+    /// That strategy's annotations.
+    pub settings: Option<&'a BTreeMap<String, String>>,
+    /// The run that this one is to try again ([`Run::retry_of`]), if it is there.
+    pub retried: Option<Run<'a>>,
     /// The resources to roll out.
     pub snapshot: Snapshot<'a>,
     /// The overrides on a cluster for the resources of the snapshot, or what is wrong with them, with its class. Asked
@@ -56,8 +62,8 @@ pub enum Snapshot<'a> {
     Group {
         /// The group's index label.
         index: &'a str,
-        /// Whether one of the group is its master.
-        has_master: bool,
+        /// The hash of its content, which the master of the group has; none without master.
+        hash: Option<&'a str>,
     },
     /// None could be taken: what is wrong with the placement's selectors, with its class.
     Invalid(&'a str),
@@ -187,10 +193,43 @@ fn draft(run: &Run<'_>, inputs: &Inputs<'_>, status: &mut UpdateRunStatus) -> Re
     status.apply_strategy = Some(placement::apply_strategy(inputs.placement)?);
     let (policy, count) = policy(run, inputs, status)?;
     let (targets, leaving) = bindings(run, inputs, policy, count, status)?;
-    strategy(run, inputs, &targets, status)?;
-    status.deletion_stage_status = Some(stages::deletion(leaving));
-    status.resource_snapshot_index_used = snapshot(run, inputs.snapshot)?;
-    overrides(inputs, status)
+    if let Some(other) = run.retry_of() {
+        let sources = settings(run, inputs, status)?;
+        retry::record(run, inputs, other, status)?;
+        gates::place(run, &sources, status)?;
+        status.resource_snapshot_index_used = snapshot(run, inputs.snapshot)?;
+    } else {
+        strategy(run, inputs, &targets, status)?;
+        status.deletion_stage_status = Some(stages::deletion(leaving));
+        status.resource_snapshot_index_used = snapshot(run, inputs.snapshot)?;
+        overrides(inputs, status)?;
+    }
+    approved(inputs, status)
+}
+
+/// Whether the plan is the one that was approved, if one was.
+fn approved(inputs: &Inputs<'_>, status: &UpdateRunStatus) -> Result<(), Halt> {
+    let approved = status.options.as_ref().map(|options| options.plan.as_str());
+    let Some(approved) = approved.filter(|hash| !hash.is_empty()) else {
+        return Ok(());
+    };
+    let content = match inputs.snapshot {
+        Snapshot::Group { hash, .. } => hash.unwrap_or_default(),
+        _ => "",
+    };
+    match Outline::of(status, inputs.bindings, content).first_difference(approved) {
+        Some(difference) => Err(Abort::PlanDiffers { difference }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Reads the settings, once and for all.
+fn settings(run: &Run<'_>, inputs: &Inputs<'_>, status: &mut UpdateRunStatus) -> Result<Sources, Halt> {
+    let Some((recorded, sources)) = options::read(run, inputs.settings)? else {
+        return Ok(Sources::new());
+    };
+    status.options = Some(recorded);
+    Ok(sources)
 }
 
 fn policy<'a>(
@@ -286,6 +325,7 @@ fn strategy(
     let mut recorded = strategy.clone();
     drop_waits_of_approvals(&mut recorded);
     status.staged_update_strategy_snapshot = Some(recorded);
+    let sources = settings(run, inputs, status)?;
     let stages = stages::assign(run, strategy, inputs.members, targets)?;
     let clusters = stages.iter().flat_map(|stage| &stage.clusters);
     let placed: BTreeSet<_> = clusters.map(|cluster| cluster.cluster_name.as_str()).collect();
@@ -294,11 +334,9 @@ fn strategy(
         .map(|cluster| (*cluster).to_owned())
         .collect();
     status.stages_status = stages;
-    if unplaced.is_empty() {
-        Ok(())
-    } else {
-        Err(Abort::ClustersNotInStages { clusters: unplaced }.into())
-    }
+    unassigned::settle(run, unplaced, targets.len(), &sources, status)?;
+    gates::place(run, &sources, status)?;
+    Ok(())
 }
 
 /// An approval has no time to wait; older releases let one in.
@@ -324,7 +362,7 @@ fn snapshot(run: &Run<'_>, snapshot: Snapshot<'_>) -> Result<String, Halt> {
         })?)
     };
     match (snapshot, asked) {
-        (Snapshot::Group { has_master: false, .. }, _) => Err(Abort::NoMasterSnapshot { key: key() }.into()),
+        (Snapshot::Group { hash: None, .. }, _) => Err(Abort::NoMasterSnapshot { key: key() }.into()),
         (Snapshot::Group { index, .. }, _) => Ok(index.to_owned()),
         (Snapshot::Missing | Snapshot::NotTaken, Some(index)) => Err(Abort::NoSnapshots { index, key: key() }.into()),
         (Snapshot::Missing | Snapshot::NotTaken, None) => Err(Halt::TakeSnapshot),

@@ -15,15 +15,22 @@
 //! overlap, also across a crash.
 
 mod advance;
+mod budget;
 mod clusters;
 mod deletion;
+mod doors;
+mod ending;
 mod events;
+mod gates;
 mod initialize;
 mod number;
+mod options;
 mod outline;
 mod pass;
 mod placement;
 mod restamp;
+mod retry;
+mod rollback;
 mod spans;
 mod stages;
 mod standing;
@@ -33,22 +40,27 @@ mod stop;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod unassigned;
 mod validate;
 mod world;
 
 use jiff::{SignedDuration, Timestamp};
 
 pub use advance::advance;
+pub use ending::{ended_at, expires};
+pub use gates::{GateCondition, GateObject, shown as shown_gate};
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
 pub(crate) use number::duration;
 pub use outline::{Contents, Named, Outline, OutlinedCluster, OutlinedStage};
-pub use pass::snapshot_name;
+pub use pass::{index_of, snapshot_name};
 pub use restamp::restamp;
 pub use spans::{Moment, Spans};
 pub use stages::Members;
 pub use step::{ApprovalWrite, BindingAction, BindingWrite, Content, NewApproval, On, Put, Stamp, Step, Told};
 pub use validate::PATIENCE as EDIT_PATIENCE;
-pub use world::{Approval, Binding, Memory, Phase, Placement, PolicySnapshot, RecordedSnapshot, Refused, Run, World};
+pub use world::{
+    Approval, Binding, ClusterFacts, Memory, Phase, Placement, PolicySnapshot, RecordedSnapshot, Refused, Run, World,
+};
 
 /// How long a cluster may take before the run says that it is stuck, unless the operator says otherwise.
 pub const STUCK_THRESHOLD: SignedDuration = SignedDuration::from_mins(5);

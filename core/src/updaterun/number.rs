@@ -53,6 +53,19 @@ pub(super) fn concurrency(field: &IntOrString, clusters: usize) -> Option<usize>
     }
 }
 
+/// A duration as users write it.
+pub(super) fn shown_duration(span: SignedDuration) -> String {
+    let seconds = span.as_secs();
+    let parts = [(seconds / 3600, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
+    let parts = parts.iter().filter(|(number, _)| *number > 0);
+    let text: Vec<_> = parts.map(|(number, unit)| format!("{number}{unit}")).collect();
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text.concat()
+    }
+}
+
 /// The field as it is written.
 pub(super) fn shown(field: &IntOrString) -> String {
     match field {

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use fleet_api::conditions::update_run::{Abort, Progressing};
-use fleet_api::placement::{ClusterUpdatingStatus, UpdateRunState};
-use jiff::Timestamp;
+use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunOptions, UpdateRunState};
+use jiff::{SignedDuration, Timestamp};
 
+use super::doors::Closed;
+use super::options::Options;
 use super::spans::{Moment, Spans};
 use super::standing::Wish;
-use super::state::Pen;
+use super::state::{Pen, StageEntry as _};
 use super::step::{Content, Step};
 use super::world::{Binding, Memory, Run, World};
 use crate::overrides::choose::Lists;
@@ -41,6 +43,15 @@ pub(super) struct Pass<'a> {
     /// What was measured in this pass.
     pub(super) spans: Spans,
     pub(super) bindings: BTreeMap<&'a str, &'a Binding<'a>>,
+    pub(super) options: Options,
+    /// The settings as they are to be recorded.
+    pub(super) recorded: Option<UpdateRunOptions>,
+    /// How many clusters the plan has.
+    pub(super) planned: usize,
+    /// The clusters of other stages than the one at hand that have failed.
+    pub(super) failed: Vec<String>,
+    /// Clusters that may not be started yet.
+    pub(super) closed: Closed,
 }
 
 /// What the stage at hand means for the run.
@@ -52,13 +63,45 @@ pub(super) enum Verdict {
     StageEnded,
     /// All stages have ended.
     Ended,
+    /// It is to take back what it did.
+    Tripped,
     /// It cannot go on.
     Failed(Abort),
+}
+
+/// What ends a stage.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// The run cannot go on.
+    Abort(Abort),
+    /// The run is to start nothing more, and takes back what it did if it is told to.
+    Trip(Abort),
+}
+
+impl From<Abort> for Halt {
+    fn from(abort: Abort) -> Self {
+        Self::Abort(abort)
+    }
 }
 
 impl<'a> Pass<'a> {
     pub(super) fn now(&self) -> Timestamp {
         self.pen.now
+    }
+
+    /// How long a cluster may take before the run says that it is stuck.
+    pub(super) fn threshold(&self) -> SignedDuration {
+        self.options.stuck_threshold.unwrap_or(self.world.stuck_threshold)
+    }
+
+    /// What ends a stage, as the stage and the run show it.
+    pub(super) fn halt(&self, stage: &mut StageStatus, halt: Halt) -> Verdict {
+        let (Halt::Abort(abort) | Halt::Trip(abort)) = &halt;
+        stage.fail(self.pen, abort);
+        match halt {
+            Halt::Trip(_) if self.options.rollback => Verdict::Tripped,
+            Halt::Abort(abort) | Halt::Trip(abort) => Verdict::Failed(abort),
+        }
     }
 
     /// A stop asks for no waits, which go on all the same.
@@ -80,6 +123,12 @@ impl<'a> Pass<'a> {
     /// The binding of a cluster that is not being deleted.
     pub(super) fn binding(&self, cluster: &str) -> Option<&'a Binding<'a>> {
         self.bindings.get(cluster).copied()
+    }
+
+    /// Whether a cluster whose turn has come is passed over.
+    pub(super) fn is_to_be_skipped(&self, cluster: &str) -> bool {
+        let healthy = self.world.clusters.get(cluster).is_some_and(|facts| facts.healthy);
+        self.options.skip_unhealthy && !healthy
     }
 
     pub(super) fn is_refused(&self, binding: &Binding<'_>) -> bool {
@@ -125,7 +174,7 @@ impl<'a> Pass<'a> {
 }
 
 /// The index of a placement's master snapshot, by its name.
-pub(super) fn index_of<'a>(placement: &str, snapshot: &'a str) -> &'a str {
+pub fn index_of<'a>(placement: &str, snapshot: &'a str) -> &'a str {
     let index = snapshot.strip_prefix(placement);
     let index = index.and_then(|rest| rest.strip_prefix('-')?.strip_suffix("-snapshot"));
     index.unwrap_or("unknown")

@@ -53,8 +53,13 @@ pub(super) fn assign(
 
 /// The stage that removes the placement from these clusters, which are sorted.
 pub(super) fn deletion<'a>(clusters: impl IntoIterator<Item = &'a str>) -> StageStatus {
+    of(names::DELETE_STAGE, clusters)
+}
+
+/// A stage without tasks, with these clusters in this order.
+pub(super) fn of<'a>(name: &str, clusters: impl IntoIterator<Item = &'a str>) -> StageStatus {
     StageStatus {
-        stage_name: names::DELETE_STAGE.into(),
+        stage_name: name.to_owned(),
         clusters: clusters.into_iter().map(entry).collect(),
         ..StageStatus::default()
     }
@@ -113,7 +118,8 @@ fn sorting_value(stage: &Stage, cluster: &str, labels: &BTreeMap<String, String>
     })
 }
 
-fn tasks(tasks: &[StageTask], request: impl Fn() -> String) -> Vec<StageTaskStatus> {
+/// The status of a stage's tasks, before anything has become of them.
+pub(super) fn tasks(tasks: &[StageTask], request: impl Fn() -> String) -> Vec<StageTaskStatus> {
     let status = |task: &StageTask| StageTaskStatus {
         type_: task.type_.clone(),
         approval_request_name: if task.type_ == StageTaskType::Approval {

@@ -4,6 +4,7 @@ use fleet_api::conditions::binding::{Applied, Available, DiffReported, Overridde
 use fleet_api::conditions::{self, Status};
 use fleet_api::placement::{ApplyStrategyType, BindingState};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::step::{Content, Put, Stamp};
 use super::world::Binding;
@@ -81,13 +82,17 @@ impl Wish<'_> {
         }
     }
 
-    /// What the cluster reports. A condition of another generation says nothing of today.
-    pub(super) fn result(&self, binding: &Binding<'_>) -> Progress {
-        let done = match self.content.apply_strategy.type_ {
+    /// The condition that tells whether the cluster works.
+    pub(super) fn done(&self) -> &'static str {
+        match self.content.apply_strategy.type_ {
             ApplyStrategyType::ReportDiff => DiffReported::TYPE,
             _ => Available::TYPE,
-        };
-        if conditions::is_true(binding.conditions, done, binding.generation) {
+        }
+    }
+
+    /// What the cluster reports. A condition of another generation says nothing of today.
+    pub(super) fn result(&self, binding: &Binding<'_>) -> Progress {
+        if conditions::is_true(binding.conditions, self.done(), binding.generation) {
             Progress::Done
         } else {
             Progress::Busy(obstacle(binding))
@@ -163,6 +168,14 @@ fn stamp<'a>(binding: &Binding<'a>) -> Option<(&'a str, Timestamp)> {
 
 /// What is in the way, as Events show it.
 fn obstacle(binding: &Binding<'_>) -> String {
+    match failing(binding) {
+        Some(condition) => format!("{}={} {}", condition.type_, condition.status, condition.reason),
+        None => "nothing reported yet".to_owned(),
+    }
+}
+
+/// The first condition that says that the cluster does not work.
+pub(super) fn failing<'a>(binding: &Binding<'a>) -> Option<&'a Condition> {
     let types = [
         Overridden::TYPE,
         WorkSynchronized::TYPE,
@@ -171,12 +184,8 @@ fn obstacle(binding: &Binding<'_>) -> String {
         DiffReported::TYPE,
     ];
     let said = |type_name| conditions::fresh(binding.conditions, type_name, binding.generation);
-    let failing = types
+    types
         .into_iter()
         .filter_map(said)
-        .find(|condition| Status::of(condition) != Status::True);
-    match failing {
-        Some(condition) => format!("{}={} {}", condition.type_, condition.status, condition.reason),
-        None => "nothing reported yet".to_owned(),
-    }
+        .find(|condition| Status::of(condition) != Status::True)
 }

@@ -1,13 +1,14 @@
 //! Reading and writing the conditions of a run's status. Each is set once in a pass, to what it is in the end, so that
 //! `lastTransitionTime` moves only when the stored status does.
 
-use fleet_api::conditions::update_run::Abort;
+use fleet_api::conditions::update_run::{Abort, failed_clusters};
 use fleet_api::conditions::update_stage::{ClusterStarted, ClusterSucceeded, Progressing, Succeeded};
-use fleet_api::conditions::{self, ConditionState, Status};
+use fleet_api::conditions::{self, ConditionState, Status, Words as _};
 use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
+use super::budget;
 use super::step::whole_seconds;
 
 /// With which generation and time conditions are written in a pass.
@@ -87,7 +88,6 @@ impl ClusterEntry for ClusterUpdatingStatus {
     }
 
     fn is_updated(&self) -> bool {
-        use fleet_api::conditions::Words as _;
         conditions::find(&self.conditions, ClusterSucceeded::TYPE)
             .is_some_and(|c| Status::of(c) == Status::True && c.reason == ClusterSucceeded::Succeeded.reason())
     }
@@ -111,7 +111,13 @@ impl StageEntry for StageStatus {
         self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
         self.end_time.get_or_insert_with(|| whole_seconds(pen.now));
         pen.set(&mut self.conditions, &Progressing::Succeeded);
-        pen.set(&mut self.conditions, &Succeeded::Succeeded);
+        let failed: Vec<_> = budget::failed(self).map(ToOwned::to_owned).collect();
+        let detail = if failed.is_empty() {
+            String::new()
+        } else {
+            failed_clusters(&failed)
+        };
+        pen.set(&mut self.conditions, &Succeeded::Succeeded.with_detail(detail));
     }
 
     fn skip(&mut self, pen: Pen) {

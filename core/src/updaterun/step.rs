@@ -17,7 +17,7 @@ use crate::overrides::choose::Lists;
 ///
 /// # Expected flow
 ///
-/// Write `approvals`, then `bindings` (all at once), then `status`. When a write fails, stop, add the object to
+/// Write `approvals`, then `bindings` (all at once), the mark on the snapshot, then `status`. When a write fails, stop, add the object to
 /// [`Refused`](super::Refused) and call [`advance`](super::advance) again with what is stored now and the same instant:
 /// its answer tells how far the rest has come without claiming what was not written. When all is written, record `events`
 /// and keep `memory`.
@@ -34,6 +34,8 @@ pub struct Step {
     pub approvals: Vec<ApprovalWrite>,
     /// Bindings to start, to stamp again, or to delete.
     pub bindings: Vec<BindingWrite>,
+    /// Whether the snapshot that the run rolls out is to say that this run has taken it back.
+    pub mark_snapshot: bool,
     /// What to tell people.
     pub events: Vec<Told>,
     /// When to look again if nothing happens; this very instant if the next stage can begin.

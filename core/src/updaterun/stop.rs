@@ -18,12 +18,22 @@ pub(super) fn stage(pass: &mut Pass<'_>, stage: &mut StageStatus, max: Result<us
         Ok(max) => clusters::look(pass, stage, max),
         Err(abort) => Flight::failed(vec![abort]),
     };
+    if flight.aborts.is_empty()
+        && let Err(halt) = pass.check_budget(stage)
+    {
+        return pass.halt(stage, halt);
+    }
     conclude(pass, stage, flight)
 }
 
 /// A stop of the deletion stage.
 pub(super) fn deletion(pass: &mut Pass<'_>, stage: &mut StageStatus) -> Verdict {
     let flight = deletion::look(pass, stage, Begin::No);
+    if flight.aborts.is_empty()
+        && let Err(halt) = pass.check_budget(stage)
+    {
+        return pass.halt(stage, halt);
+    }
     conclude(pass, stage, flight)
 }
 
@@ -32,7 +42,7 @@ fn conclude(pass: &mut Pass<'_>, stage: &mut StageStatus, mut flight: Flight) ->
         stage.fail(pass.pen, &abort);
         return Verdict::Failed(abort);
     }
-    let (threshold, now) = (pass.world.stuck_threshold, pass.now());
+    let (threshold, now) = (pass.threshold(), pass.now());
     if flight.is_empty() {
         pass.pen.set(&mut stage.conditions, &StageProgressing::Stopped);
         return Verdict::Doing(update_run::Progressing::Stopped);

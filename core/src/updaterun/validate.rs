@@ -6,7 +6,7 @@
 use fleet_api::conditions::update_run::Abort;
 use fleet_api::conditions::update_stage::{Progressing, Succeeded};
 use fleet_api::conditions::{self, Status};
-use fleet_api::placement::{ApplyStrategy, Stage, StageStatus, UpdateRunStatus};
+use fleet_api::placement::{ApplyStrategy, ClusterUpdatingStatus, Stage, StageStatus, UpdateRunStatus};
 use jiff::SignedDuration;
 
 use super::number;
@@ -32,15 +32,7 @@ pub(super) enum Position {
 
 /// Whether the placement is still the one that the plan was made for. What this says counts only if it lasts.
 pub(super) fn placement(run: &Run<'_>, world: &World<'_>, memory: &Memory) -> Result<(), Abort> {
-    let strategy = placement::apply_strategy(world.placement)?;
-    // After a restart the snapshot's owner tells whether the placement was deleted and made anew in the meantime.
-    let owner = world.snapshot.and_then(|snapshot| snapshot.placement_uid);
-    let known = memory.placement_uid.as_deref().or(owner);
-    if let (Some(known), Some(placement)) = (known, world.placement)
-        && known != placement.uid
-    {
-        return Err(Abort::PlacementNotFound);
-    }
+    let strategy = same_placement(world, memory)?;
     let recorded = run.status.apply_strategy.as_ref();
     if recorded != Some(&strategy) {
         return Err(Abort::ApplyStrategyChanged {
@@ -65,12 +57,28 @@ pub(super) fn placement(run: &Run<'_>, world: &World<'_>, memory: &Memory) -> Re
     Ok(())
 }
 
+/// The apply strategy of the placement, which is the one that the run was seen with. That is all that a run needs which
+/// takes back what it did.
+pub(super) fn same_placement(world: &World<'_>, memory: &Memory) -> Result<ApplyStrategy, Abort> {
+    let strategy = placement::apply_strategy(world.placement)?;
+    // After a restart the snapshot's owner tells whether the placement was deleted and made anew in the meantime.
+    let owner = world.snapshot.and_then(|snapshot| snapshot.placement_uid);
+    let known = memory.placement_uid.as_deref().or(owner);
+    if let (Some(known), Some(placement)) = (known, world.placement)
+        && known != placement.uid
+    {
+        return Err(Abort::PlacementNotFound);
+    }
+    Ok(strategy)
+}
+
 fn dump(strategy: Option<&ApplyStrategy>) -> String {
     serde_json::to_string(&strategy).unwrap_or_default()
 }
 
 /// Where the run stands, unless what it has recorded is lost or contradicts itself.
-pub(super) fn progress(run: &Run<'_>, world: &World<'_>) -> Result<Position, Abort> {
+/// With `failures` counted a cluster that has failed is done.
+pub(super) fn progress(run: &Run<'_>, world: &World<'_>, failures: bool) -> Result<Position, Abort> {
     let status = run.status;
     if world.snapshot.is_none() {
         let name = snapshot_name(run);
@@ -81,7 +89,7 @@ pub(super) fn progress(run: &Run<'_>, world: &World<'_>) -> Result<Position, Abo
     for (index, (stage, spec)) in status.stages_status.iter().zip(stages).enumerate() {
         match status_of(&stage.conditions, Succeeded::TYPE) {
             Some(Status::True) => {
-                finished(index, stage, last, updating)?;
+                finished(index, stage, last, updating, failures)?;
                 last = Some(index);
             }
             Some(Status::False) => {
@@ -92,7 +100,7 @@ pub(super) fn progress(run: &Run<'_>, world: &World<'_>) -> Result<Position, Abo
             }
             Some(Status::Unknown) | None => {
                 if conditions::find(&stage.conditions, Progressing::TYPE).is_some() {
-                    in_progress(index, stage, spec, last, updating)?;
+                    in_progress(index, stage, spec, (last, updating), failures)?;
                     updating = Some(index);
                 }
             }
@@ -147,11 +155,21 @@ fn recorded_stages(status: &UpdateRunStatus) -> Result<&[Stage], Abort> {
     Ok(&strategy.stages)
 }
 
-fn finished(index: usize, stage: &StageStatus, last: Option<usize>, updating: Option<usize>) -> Result<(), Abort> {
+fn is_done(cluster: &ClusterUpdatingStatus, failures: bool) -> bool {
+    cluster.outcome() == Some(true) || failures && cluster.outcome() == Some(false)
+}
+
+fn finished(
+    index: usize,
+    stage: &StageStatus,
+    last: Option<usize>,
+    updating: Option<usize>,
+    failures: bool,
+) -> Result<(), Abort> {
     if let Some(updating) = updating {
         return Err(Abort::FinishedAfterUpdating { index, updating });
     }
-    if let Some(cluster) = stage.clusters.iter().find(|cluster| cluster.outcome() != Some(true)) {
+    if let Some(cluster) = stage.clusters.iter().find(|cluster| !is_done(cluster, failures)) {
         return Err(Abort::UnfinishedInFinished {
             cluster: cluster.cluster_name.clone(),
             stage: stage.stage_name.clone(),
@@ -170,8 +188,8 @@ fn in_progress(
     index: usize,
     stage: &StageStatus,
     spec: &Stage,
-    last: Option<usize>,
-    updating: Option<usize>,
+    (last, updating): (Option<usize>, Option<usize>),
+    failures: bool,
 ) -> Result<(), Abort> {
     let name = || stage.stage_name.clone();
     if let Some(updating) = updating {
@@ -190,7 +208,7 @@ fn in_progress(
     let under_way = stage
         .clusters
         .iter()
-        .filter(|c| c.is_started() && c.outcome() != Some(true));
+        .filter(|c| c.is_started() && !is_done(c, failures));
     let count = under_way.count();
     if count > max {
         return Err(Abort::TooManyUpdating {

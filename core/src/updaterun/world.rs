@@ -13,6 +13,8 @@ use fleet_api::{annotations, labels};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
+use super::gates::GateObject;
+use super::pass::index_of;
 use super::spans::Spans;
 
 static NO_STATUS: LazyLock<UpdateRunStatus> = LazyLock::new(UpdateRunStatus::default);
@@ -28,6 +30,8 @@ pub struct Run<'a> {
     pub uid: &'a str,
     /// Its generation.
     pub generation: i64,
+    /// Its annotations.
+    pub annotations: Option<&'a BTreeMap<String, String>>,
     /// What the user asks for.
     pub spec: &'a UpdateRunSpec,
     /// How far it has come.
@@ -55,6 +59,7 @@ impl<'a> Run<'a> {
             namespace: text(metadata.namespace.as_ref()),
             uid: text(metadata.uid.as_ref()),
             generation: metadata.generation.unwrap_or_default(),
+            annotations: metadata.annotations.as_ref(),
             spec,
             status: status.unwrap_or(&NO_STATUS),
         }
@@ -78,15 +83,47 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The indexes of the snapshots that it needs: of what it rolls out, and of what it may have to give back.
+    pub fn needed_indexes(&self) -> Vec<u64> {
+        let named = match self.phase() {
+            Phase::Finished => return Vec::new(),
+            Phase::Uninitialized => &self.spec.resource_snapshot_index,
+            Phase::Active | Phase::Idle => &self.status.resource_snapshot_index_used,
+        };
+        let clusters = self.status.stages_status.iter().flat_map(|stage| &stage.clusters);
+        let previous = clusters.filter_map(|cluster| cluster.previous.as_ref());
+        let previous = previous.map(|previous| index_of(&self.spec.placement_name, &previous.resource_snapshot_name));
+        let indexes = previous.chain([named.as_str()]);
+        indexes.filter_map(|index| index.parse().ok()).collect()
+    }
+
+    /// Whether it has not ended, and will take back what it did if that fails.
+    pub fn may_roll_back(&self) -> bool {
+        let options = self.status.options.as_ref();
+        self.phase() != Phase::Finished && options.is_some_and(|options| options.on_failure == "Rollback")
+    }
+
     /// The value of the annotation on bindings that this run starts. The UID tells the run from one that had its name
     /// before.
     pub fn annotation(&self) -> String {
         format!("{}/{}", self.name, self.uid)
     }
 
+    /// The run that it is to try again, if it says so.
+    pub fn retry_of(&self) -> Option<&'a str> {
+        let settings = self.annotations?;
+        settings.get(annotations::RETRY_OF).map(String::as_str)
+    }
+
     /// `namespace/name` of an object that the run deals with; `/name` without namespace.
     pub(super) fn key(&self, name: &str) -> String {
         format!("{}/{name}", self.namespace)
+    }
+
+    /// Whether its user asks it to take back what it did.
+    pub(super) fn is_to_roll_back(&self) -> bool {
+        let asked = self.annotations.and_then(|list| list.get(annotations::ROLLBACK));
+        asked.is_some_and(|asked| asked == annotations::REQUESTED)
     }
 
     /// Whether `Progressing` has this reason.
@@ -233,8 +270,19 @@ impl<'a> Approval<'a> {
 /// The master of the resource snapshots that a run has recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedSnapshot<'a> {
+    /// The run that took this version back, if one did.
+    pub failed_in: Option<&'a str>,
     /// The UID of the placement that owns it; none if it has no owner.
     pub placement_uid: Option<&'a str>,
+}
+
+/// What matters of a member cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClusterFacts<'a> {
+    /// Whether it is healthy.
+    pub healthy: bool,
+    /// When it may be changed, as its annotation says.
+    pub window: Option<&'a str>,
 }
 
 /// Everything that a run with a plan is decided from.
@@ -250,7 +298,13 @@ pub struct World<'a> {
     pub snapshot: Option<RecordedSnapshot<'a>>,
     /// Approval requests of the run's namespace, at least those that its tasks name.
     pub approvals: &'a [Approval<'a>],
-    /// How long a cluster may take before the run says that it is stuck.
+    /// Member clusters by name, at least those of the plan.
+    pub clusters: &'a BTreeMap<&'a str, ClusterFacts<'a>>,
+    /// For each gate in the run's options its object, if it is there.
+    pub gates: &'a [Option<GateObject>],
+    /// Of the snapshots that the run would give back, those that are not there.
+    pub missing_snapshots: &'a BTreeSet<String>,
+    /// How long a cluster may take before the run says that it is stuck, unless the run says otherwise.
     pub stuck_threshold: SignedDuration,
     /// What could not be written in this pass.
     pub refused: &'a Refused,

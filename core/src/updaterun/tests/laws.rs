@@ -206,7 +206,11 @@ impl Hub {
         // Nothing is started while as many as may be are under way.
         let (old, new) = (before.unproven(), self.unproven());
         if new.difference(&old).next().is_some() {
-            assert!(new.len() <= max, "{old:?} -> {new:?}: {:?}", self.log);
+            // One that is late has failed, whether or not that is stored yet.
+            let options = self.run.status.options.as_ref();
+            let failures = options.and_then(|options| options.max_failures.parse::<usize>().ok());
+            let most = max + failures.unwrap_or_default();
+            assert!(new.len() <= most, "{old:?} -> {new:?}: {:?}", self.log);
             assert_eq!(
                 before.run.spec.state,
                 UpdateRunState::Run,
@@ -215,6 +219,7 @@ impl Hub {
             let stages: BTreeSet<_> = new.iter().filter_map(|cluster| self.stage_of(cluster)).collect();
             assert!(stages.len() <= 1, "stages overlap: {new:?} {:?}", self.log);
         }
+        self.keeps_its_budget(&before, new.difference(&old).next().is_some());
         let counts = self.run.status.stages_status.iter().map(|stage| {
             let says = |list: &[_], type_name| conditions::find(list, type_name).is_some();
             let under_way = |c: &&fleet_api::placement::ClusterUpdatingStatus| {
@@ -234,6 +239,55 @@ impl Hub {
                     .iter()
                     .all(|c| c.observed_generation == generation)
             );
+        }
+    }
+
+    /// What holds for the failure budget after a pass that began with `before`.
+    fn keeps_its_budget(&self, before: &Self, started: bool) {
+        let Some(budget) = self.run.status.options.as_ref().map(|options| &options.max_failures) else {
+            return;
+        };
+        let Ok(budget) = budget.parse::<usize>() else { return };
+        let late = |hub: &Self| {
+            let clusters = hub.run.status.stages_status.iter().flat_map(|stage| &stage.clusters);
+            let ends = clusters.filter_map(|cluster| conditions::find(&cluster.conditions, "Succeeded"));
+            let ends: Vec<_> = ends.filter(|end| end.status == "False").collect();
+            let never = ends
+                .iter()
+                .filter(|end| end.message.contains("did not become available"));
+            (ends.len(), never.count())
+        };
+        let ((failed, _), (_, never)) = (late(before), late(self));
+        let max = usize::try_from(self.max()).unwrap();
+        assert!(
+            !started || failed <= budget,
+            "something was started beyond the budget: {:?}",
+            self.log
+        );
+        assert!(
+            never <= budget + max,
+            "{never} clusters of this run never worked: {:?}",
+            self.log
+        );
+    }
+
+    /// Nothing that this run could take back still has its version.
+    fn has_taken_everything_back(&self) {
+        for cluster in self.run.status.stages_status.iter().flat_map(|stage| &stage.clusters) {
+            let Some(previous) = &cluster.previous else { continue };
+            let ours = self.bindings.iter().filter(|b| {
+                let signed = b.metadata.annotations.as_ref();
+                let signed = signed.and_then(|list| list.get("kubernetes-fleet.io/update-run"));
+                b.spec.target_cluster == cluster.cluster_name
+                    && signed.is_some_and(|value| value == "run/run-uid")
+                    && b.metadata.deletion_timestamp.is_none()
+                    && b.spec.state == BindingState::Bound
+            });
+            for binding in ours {
+                let has = &binding.spec.resource_snapshot_name;
+                let kept = previous.resource_snapshot_name.is_empty() || has == &previous.resource_snapshot_name;
+                assert!(kept, "{} still has {has}: {:?}", cluster.cluster_name, self.log);
+            }
         }
     }
 
@@ -324,6 +378,7 @@ impl Hub {
         let stage = stage.and_then(|stage| conditions::find(&stage.conditions, "Progressing"));
         let waits = match progressing.reason.as_str() {
             "UpdateRunProgressing" => busy && timer,
+            "UpdateRunRollingBack" => timer,
             "UpdateRunStuck" => busy && stage.is_some_and(|stage| stage.status == "True"),
             "UpdateRunWaiting" => {
                 let says = |stage: &Condition| stage.reason == "StageUpdatingWaiting";
@@ -356,6 +411,33 @@ proptest! {
             for (index, stage) in hub.run.status.stages_status.iter().enumerate() {
                 prop_assert!(stage.end_time.is_some(), "stage {} has not ended", index);
             }
+        }
+    }
+
+    #[test]
+    fn hold_with_a_budget_and_a_way_back(
+        max in 1..4u32,
+        tasks in any::<bool>(),
+        failures in 0..3u32,
+        rollback in any::<bool>(),
+        history in prop::collection::vec(happening(), 0..60),
+    ) {
+        let mut hub = hub(max, tasks);
+        for cluster in &CLUSTERS[..5] {
+            hub.had(cluster, "0");
+        }
+        // What other runs give.
+        hub.snapshots.insert("2".into(), Some("placement-uid".into()));
+        hub.set("max-failures", &failures.to_string()).set("cluster-deadline", "90s");
+        hub.set("on-failure", if rollback { "Rollback" } else { "Halt" });
+        for happening in &history {
+            hub.happens(happening);
+        }
+        hub.all_goes_well();
+        prop_assert_eq!(hub.phase(), Phase::Finished);
+        let end = conditions::find(&hub.run.status.conditions, "Succeeded");
+        if end.is_some_and(|end| end.message.contains("; rolled back ")) {
+            hub.has_taken_everything_back();
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The machine, driven by an in-memory hub.
 
 mod approvals;
+mod budget;
 mod clocks;
 mod crashes;
 mod deletion;
 mod edits;
 mod execution;
+mod gated;
 mod hub;
 mod initialization;
 mod large;
@@ -13,5 +15,8 @@ mod laws;
 mod membership;
 mod progress;
 mod restamp;
+mod retries;
+mod rollbacks;
+mod settings;
 mod stops;
 mod tampering;

@@ -1,0 +1,120 @@
+//! Clusters that fail, and how many of them may. Without `max-failures` none ever does.
+//!
+//! A cluster is started only while no more have failed than may and fewer than `maxConcurrency` are under way. So of the
+//! clusters that a run has started at most `max-failures` + `maxConcurrency` can ever have failed to become available.
+
+use fleet_api::conditions;
+use fleet_api::conditions::update_run::Abort;
+use fleet_api::conditions::update_stage::ClusterSucceeded;
+use fleet_api::placement::{ClusterUpdatingStatus, StageStatus};
+use jiff::{SignedDuration, Timestamp};
+
+use super::pass::{Halt, Pass};
+use super::standing::{Progress, failing};
+use super::state::ClusterEntry as _;
+use super::world::Binding;
+use super::{later, number};
+
+/// The names of a stage's failed clusters.
+pub(super) fn failed(stage: &StageStatus) -> impl Iterator<Item = &str> {
+    let failed = stage.clusters.iter().filter(|cluster| cluster.outcome() == Some(false));
+    failed.map(|cluster| cluster.cluster_name.as_str())
+}
+
+impl Pass<'_> {
+    /// How long a cluster may take to become available; none if it may take for ever.
+    pub(super) fn deadline(&self) -> Option<SignedDuration> {
+        self.options.max_failures?;
+        Some(self.options.cluster_deadline.unwrap_or(self.threshold()))
+    }
+
+    /// Whether failed clusters are counted and do not end the run by themselves.
+    pub(super) fn counts_failures(&self) -> bool {
+        self.options.max_failures.is_some()
+    }
+
+    /// How a cluster that has been under way since `since` has failed, if it has. Else it is looked at again in time.
+    pub(super) fn is_late(&mut self, since: Timestamp, obstacle: &str) -> Option<ClusterSucceeded> {
+        let deadline = self.deadline()?;
+        let end = later(since, deadline);
+        if end > self.now() {
+            self.step.look_at(end);
+            return None;
+        }
+        Some(ClusterSucceeded::NotInTime {
+            deadline: number::shown_duration(deadline),
+            obstacle: obstacle.to_owned(),
+        })
+    }
+
+    /// Until when a cluster that works has to go on doing so before it has succeeded; none if it has.
+    pub(super) fn settles(
+        &mut self,
+        cluster: &str,
+        binding: &Binding<'_>,
+        done: &str,
+        started: Timestamp,
+    ) -> Option<Timestamp> {
+        let span = self.options.min_success_time;
+        if span.is_zero() {
+            return None;
+        }
+        let works = conditions::find(binding.conditions, done)?;
+        // It may have worked all along; what counts is this version.
+        let stamp = works.last_transition_time.0.max(started);
+        let since = self.since(&format!("works {cluster}"), stamp);
+        let end = later(since, span);
+        if end <= self.now() {
+            return None;
+        }
+        self.step.look_at(end);
+        Some(end)
+    }
+
+    /// Looks again at the clusters that had succeeded: one that has been unavailable for long enough has failed after all.
+    pub(super) fn look_back(&mut self, stages: &mut [StageStatus]) {
+        if !self.counts_failures() {
+            return;
+        }
+        for cluster in stages.iter_mut().flat_map(|stage| &mut stage.clusters) {
+            if cluster.outcome() == Some(true) && cluster.is_updated() {
+                self.look_back_at(cluster);
+            }
+        }
+    }
+
+    fn look_back_at(&mut self, cluster: &mut ClusterUpdatingStatus) {
+        let binding = self.binding(&cluster.cluster_name);
+        let content = self.content(cluster);
+        let wish = self.wish(&content);
+        let (Progress::Busy(obstacle), Some(binding)) = (wish.progress(binding), binding) else {
+            return;
+        };
+        let Some(failing) = failing(binding) else { return };
+        let span = self.options.broken_after();
+        let since = self.since(
+            &format!("broken {}", cluster.cluster_name),
+            failing.last_transition_time.0,
+        );
+        let end = later(since, span);
+        if end > self.now() {
+            return self.step.look_at(end);
+        }
+        let span = number::shown_duration(span);
+        cluster.end(self.pen, &ClusterSucceeded::BrokenSince { span, obstacle });
+    }
+
+    /// Whether no more clusters have failed than may, those of this stage included.
+    pub(super) fn check_budget(&self, stage: &StageStatus) -> Result<(), Halt> {
+        let Some(max) = self.options.max_failures else {
+            return Ok(());
+        };
+        let max = max.of(self.planned);
+        let clusters = self.failed.iter().map(String::as_str).chain(failed(stage));
+        let clusters: Vec<_> = clusters.map(ToOwned::to_owned).collect();
+        if clusters.len() <= max {
+            return Ok(());
+        }
+        Err(Halt::Trip(Abort::BudgetExhausted { clusters, max }))
+    }
+}

@@ -1,0 +1,76 @@
+//! When clusters may be started: windows of the run and of clusters, and `not-before`.
+
+use fleet_api::conditions::update_run::Progressing;
+use fleet_api::events::{Event as _, UpdateRunEvent};
+use jiff::Timestamp;
+
+use super::pass::Pass;
+use crate::window::{self, Windows};
+
+/// Clusters whose turn has come and that may not be started yet.
+#[derive(Debug, Default)]
+pub(super) struct Closed {
+    clusters: Vec<String>,
+    next: Option<Timestamp>,
+}
+
+impl Closed {
+    pub(super) fn is_empty(&self) -> bool {
+        self.clusters.is_empty()
+    }
+
+    /// What a run says that waits for nothing else.
+    pub(super) fn words(&self, stage: &str) -> Progressing {
+        let show = |next: Timestamp| next.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        Progressing::WaitingForWindow {
+            clusters: self.clusters.clone(),
+            stage: stage.to_owned(),
+            next: self.next.map(show),
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Whether a cluster may be started now. If not, the run looks again at the instant when it may.
+    pub(super) fn is_open(&mut self, cluster: &str) -> bool {
+        let now = self.now();
+        let next = self.next_open(cluster);
+        if next == Some(now) {
+            return true;
+        }
+        if let Some(next) = next {
+            self.step.look_at(next);
+        }
+        self.closed.clusters.push(cluster.to_owned());
+        self.closed.next = [self.closed.next, next].into_iter().flatten().min();
+        false
+    }
+
+    /// From when on a cluster may be started; none if that cannot be told.
+    fn next_open(&mut self, cluster: &str) -> Option<Timestamp> {
+        let from = self.options.not_before.unwrap_or(Timestamp::MIN).max(self.now());
+        if self.options.ignore_windows {
+            return Some(from);
+        }
+        let text = self.world.clusters.get(cluster).and_then(|facts| facts.window);
+        let own = match text.map(Windows::parse).transpose() {
+            Ok(own) => own,
+            Err(why) => {
+                self.tell_unreadable(cluster, why);
+                return None;
+            }
+        };
+        window::next_open(self.options.windows.iter().chain(&own), from)
+    }
+
+    fn tell_unreadable(&mut self, cluster: &str, why: String) {
+        let cluster = cluster.to_owned();
+        let event = UpdateRunEvent::WindowUnreadable {
+            cluster: cluster.clone(),
+            why,
+        };
+        if self.memory.tells(&format!("window of {cluster}"), event.message()) {
+            self.step.tell(event);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Another try of what an earlier run did not bring to its end.
+
+use fleet_api::conditions::update_run::{Abort, Succeeded};
+use fleet_api::names;
+use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunStatus};
+
+use super::initialize::Inputs;
+use super::options::Options;
+use super::rollback;
+use super::stages;
+use super::state::{ClusterEntry as _, status_of};
+use super::world::{Phase, Run};
+
+/// The plan of the run `name`, reduced to clusters that did not succeed. Nothing is left in the end: that was for the other
+/// run to do, or is for the next.
+pub(super) fn record(
+    run: &Run<'_>,
+    inputs: &Inputs<'_>,
+    name: &str,
+    status: &mut UpdateRunStatus,
+) -> Result<(), Abort> {
+    let refuse = |why: String| Abort::Retry { why };
+    let other = inputs
+        .retried
+        .ok_or_else(|| refuse(format!("there is no update run {name} to try again")))?;
+    if other.spec.placement_name != run.spec.placement_name {
+        return Err(refuse(format!(
+            "the update run {name} is about placement {}, not {}",
+            other.spec.placement_name, run.spec.placement_name
+        )));
+    }
+    if other.phase() != Phase::Finished {
+        return Err(refuse(format!("the update run {name} has not ended yet")));
+    }
+    let was = other.status;
+    let (Some(strategy), index) = (&was.staged_update_strategy_snapshot, &was.resource_snapshot_index_used) else {
+        return Err(refuse(format!("the update run {name} never had a plan")));
+    };
+    if index.is_empty() {
+        return Err(refuse(format!("the update run {name} never had a plan")));
+    }
+    let asked = &run.spec.resource_snapshot_index;
+    if !asked.is_empty() && asked != index {
+        return Err(refuse(format!(
+            "the update run {name} rolled out the resource snapshot {index}, not {asked}"
+        )));
+    }
+    if was.apply_strategy != status.apply_strategy {
+        return Err(refuse(format!(
+            "the placement has another apply strategy than the update run {name} had"
+        )));
+    }
+    status.staged_update_strategy_snapshot = Some(strategy.clone());
+    let taken_back = was_rolled_back(was);
+    status.stages_status = was
+        .stages_status
+        .iter()
+        .zip(&strategy.stages)
+        .map(|(stage, spec)| StageStatus {
+            stage_name: stage.stage_name.clone(),
+            clusters: stage
+                .clusters
+                .iter()
+                .filter(|cluster| taken_back && cluster.previous.is_some() || !cluster.is_updated())
+                .map(anew)
+                .collect(),
+            before_stage_task_status: stages::tasks(&spec.before_stage_tasks, || {
+                names::before_stage_approval(run.name, &spec.name)
+            }),
+            after_stage_task_status: stages::tasks(&spec.after_stage_tasks, || {
+                names::after_stage_approval(run.name, &spec.name)
+            }),
+            ..StageStatus::default()
+        })
+        .collect();
+    status.deletion_stage_status = Some(stages::deletion([]));
+    Ok(())
+}
+
+fn anew(cluster: &ClusterUpdatingStatus) -> ClusterUpdatingStatus {
+    ClusterUpdatingStatus {
+        cluster_name: cluster.cluster_name.clone(),
+        resource_override_snapshots: cluster.resource_override_snapshots.clone(),
+        cluster_resource_override_snapshots: cluster.cluster_resource_override_snapshots.clone(),
+        ..ClusterUpdatingStatus::default()
+    }
+}
+
+/// Whether a run that has ended took back what it had done: then clusters that had succeeded have not, in the end.
+fn was_rolled_back(status: &UpdateRunStatus) -> bool {
+    let failed = status_of(&status.conditions, Succeeded::TYPE) == Some(fleet_api::conditions::Status::False);
+    let options = Options::of(status.options.as_ref()).unwrap_or_default();
+    failed && rollback::trigger(status, &options).is_some()
+}

@@ -1,0 +1,304 @@
+//! A run takes back what it did: every cluster that it started gets what it had before, newest first.
+//!
+//! What set it off is the failure of a stage, which is stored before anything is taken back. How far it has come is told by
+//! the bindings: one that names what was recorded and bears the run's signature has been given back.
+
+use fleet_api::conditions;
+use fleet_api::conditions::Status;
+use fleet_api::conditions::update_run::{Abort, Progressing};
+use fleet_api::conditions::update_stage::Succeeded;
+use fleet_api::events::UpdateRunEvent;
+use fleet_api::placement::{BindingSpec, ClusterUpdatingStatus, PreviousContent, UpdateRunState, UpdateRunStatus};
+use jiff::Timestamp;
+
+use super::clusters::write;
+use super::options::Options;
+use super::pass::{Pass, Verdict, index_of};
+use super::standing::{Progress, Wish};
+use super::state::ClusterEntry as _;
+use super::step::{Content, Put, Stamp, sentence};
+use super::validate::max_concurrency;
+use super::world::Binding;
+use super::{later, number};
+use crate::overrides::choose::Lists;
+
+/// What a binding names, to be recorded before a run gives it something else.
+pub(super) fn previous(spec: &BindingSpec) -> PreviousContent {
+    if spec.resource_snapshot_name.is_empty() {
+        return PreviousContent::default();
+    }
+    PreviousContent {
+        resource_snapshot_name: spec.resource_snapshot_name.clone(),
+        resource_override_snapshots: spec.resource_override_snapshots.clone(),
+        cluster_resource_override_snapshots: spec.cluster_resource_override_snapshots.clone(),
+        apply_strategy: spec.apply_strategy.clone(),
+    }
+}
+
+fn content(previous: &PreviousContent) -> Content {
+    Content {
+        snapshot: previous.resource_snapshot_name.clone(),
+        overrides: Lists {
+            cluster_wide: previous.cluster_resource_override_snapshots.clone(),
+            namespaced: previous.resource_override_snapshots.clone(),
+        },
+        apply_strategy: previous.apply_strategy.clone().unwrap_or_default(),
+    }
+}
+
+/// Why a run with this status takes back what it did; none if it does not.
+pub(super) fn trigger<'a>(status: &'a UpdateRunStatus, options: &Options) -> Option<&'a str> {
+    if !options.rollback {
+        return None;
+    }
+    let stages = status.stages_status.iter().chain(&status.deletion_stage_status);
+    let ends = stages.filter_map(|stage| conditions::find(&stage.conditions, Succeeded::TYPE));
+    let mut failed = ends.filter(|end| Status::of(end) == Status::False);
+    failed.next().map(|end| end.message.as_str())
+}
+
+/// How many clusters are to be given back what they had, as far as the status tells.
+pub(super) fn count(status: &UpdateRunStatus) -> usize {
+    let clusters = status.stages_status.iter().flat_map(|stage| &stage.clusters);
+    clusters
+        .filter(|cluster| cluster.previous.is_some() && cluster.is_started())
+        .count()
+}
+
+/// How a cluster fares.
+enum Standing {
+    /// It has what it had, and that works.
+    Restored,
+    /// It has been given it.
+    Busy,
+    /// It has yet to be given it.
+    ToDo,
+    /// It is not to be touched, or nothing more can be done.
+    Left(String),
+}
+
+/// One cluster of the run.
+struct Entry<'a> {
+    cluster: &'a ClusterUpdatingStatus,
+    stage: usize,
+    started: Timestamp,
+}
+
+/// The next step back.
+pub(super) fn go_on(pass: &mut Pass<'_>, status: &mut UpdateRunStatus, why: String) -> Verdict {
+    mark_snapshot(pass);
+    if adopt(pass, status) {
+        pass.step.look_at(pass.now());
+        let of = count(status);
+        return doing(pass, Progressing::RollingBack { restored: 0, of });
+    }
+    let limits = limits(status);
+    let entries = newest_first(status);
+    let mut under_way = vec![0; status.stages_status.len()];
+    let (mut restored, mut waiting, mut left) = (0, Vec::new(), Vec::new());
+    for entry in &entries {
+        match look(pass, entry.cluster) {
+            Standing::Restored => restored += 1,
+            Standing::Busy => under_way[entry.stage] += 1,
+            Standing::ToDo => waiting.push(entry),
+            Standing::Left(why) => left.push(format!("{} ({why})", entry.cluster.cluster_name)),
+        }
+    }
+    let stopping = pass.run.spec.state == UpdateRunState::Stop;
+    let all_waiting = waiting.len();
+    for entry in waiting {
+        // Stages do not overlap on the way back either.
+        let newer: usize = under_way[entry.stage + 1..].iter().sum();
+        if stopping || newer > 0 || under_way[entry.stage] >= limits[entry.stage] {
+            break;
+        }
+        under_way[entry.stage] += 1;
+        give_back(pass, entry.cluster);
+    }
+    let busy: usize = under_way.iter().sum();
+    let of = entries.len();
+    if stopping {
+        return Verdict::Doing(if busy > 0 {
+            Progressing::Stopping
+        } else {
+            Progressing::Stopped
+        });
+    }
+    if busy > 0 || all_waiting > 0 {
+        return Verdict::Doing(Progressing::RollingBack { restored, of });
+    }
+    pass.step.tell(UpdateRunEvent::RolledBack {
+        restored,
+        of,
+        left: left.join(", "),
+    });
+    Verdict::Failed(Abort::RolledBack {
+        error: why,
+        restored,
+        of,
+    })
+}
+
+fn doing(pass: &Pass<'_>, words: Progressing) -> Verdict {
+    let stopping = pass.run.spec.state == UpdateRunState::Stop;
+    Verdict::Doing(if stopping { Progressing::Stopping } else { words })
+}
+
+/// Later runs are warned of a version that has been taken back.
+fn mark_snapshot(pass: &mut Pass<'_>) {
+    let snapshot = pass.world.snapshot;
+    if snapshot.is_some_and(|snapshot| snapshot.failed_in != Some(pass.run.name)) {
+        pass.step.mark_snapshot = true;
+    }
+}
+
+/// A start that a crash kept from the status: it is stored first, so that it is given back, too.
+fn adopt(pass: &Pass<'_>, status: &mut UpdateRunStatus) -> bool {
+    let mut any = false;
+    for cluster in status.stages_status.iter_mut().flat_map(|stage| &mut stage.clusters) {
+        let unknown = cluster.previous.is_some() && !cluster.is_started() && cluster.outcome().is_none();
+        let Some(binding) = pass.binding(&cluster.cluster_name).filter(|_| unknown) else {
+            continue;
+        };
+        let content = pass.content(cluster);
+        if content.is_in(binding.spec) && is_ours(pass, binding) {
+            let at = pass.wish(&content).started_at(binding).unwrap_or(pass.now());
+            cluster.start(pass.pen, at);
+            any = true;
+        }
+    }
+    any
+}
+
+fn is_ours(pass: &Pass<'_>, binding: &Binding<'_>) -> bool {
+    binding.update_run == Some(pass.signature.annotation.as_str())
+}
+
+/// How many clusters of each stage may be under way.
+fn limits(status: &UpdateRunStatus) -> Vec<usize> {
+    let strategy = status.staged_update_strategy_snapshot.as_ref();
+    let specs = strategy.map(|strategy| strategy.stages.as_slice()).unwrap_or_default();
+    let limit = |(place, stage)| {
+        let spec = specs.get(place);
+        spec.and_then(|spec| max_concurrency(spec, stage).ok()).unwrap_or(1)
+    };
+    status.stages_status.iter().enumerate().map(limit).collect()
+}
+
+fn newest_first(status: &UpdateRunStatus) -> Vec<Entry<'_>> {
+    let stages = status.stages_status.iter().enumerate();
+    let clusters = stages.flat_map(|(stage, entry)| entry.clusters.iter().map(move |cluster| (stage, cluster)));
+    let entries = clusters.filter(|(_, cluster)| cluster.previous.is_some());
+    let mut entries: Vec<_> = entries
+        .filter_map(|(stage, cluster)| {
+            let started = cluster.started_at()?;
+            Some(Entry {
+                cluster,
+                stage,
+                started,
+            })
+        })
+        .collect();
+    // The plan's order turned round, and by the clock where that knows better.
+    entries.reverse();
+    entries.sort_by_key(|entry| std::cmp::Reverse((entry.stage, entry.started)));
+    entries
+}
+
+fn look(pass: &mut Pass<'_>, cluster: &ClusterUpdatingStatus) -> Standing {
+    let Some(previous) = &cluster.previous else {
+        return Standing::Left("nothing was recorded".to_owned());
+    };
+    let left = |why: &str| Standing::Left(why.to_owned());
+    let Some(binding) = pass
+        .binding(&cluster.cluster_name)
+        .filter(|binding| binding.is_picked())
+    else {
+        return left("no longer selected");
+    };
+    if previous.resource_snapshot_name.is_empty() {
+        return left("had nothing before");
+    }
+    if !is_ours(pass, binding) {
+        let run = binding.update_run.and_then(|signed| signed.split('/').next());
+        return match run.filter(|run| !run.is_empty()) {
+            Some(run) => Standing::Left(format!("taken over by update run {run}")),
+            None => left("picked again or changed by somebody else"),
+        };
+    }
+    let (before, planned) = (content(previous), pass.content(cluster));
+    let text = restored_sentence(pass, &before);
+    let wish = Wish {
+        content: &before,
+        annotation: &pass.signature.annotation,
+        sentence: &text,
+    };
+    if before.is_in(binding.spec) {
+        return restored(pass, cluster, binding, &wish);
+    }
+    if !planned.is_in(binding.spec) {
+        return left("changed by somebody else");
+    }
+    if pass.world.missing_snapshots.contains(&before.snapshot) {
+        return Standing::Left(format!("its resource snapshot {} is gone", before.snapshot));
+    }
+    Standing::ToDo
+}
+
+/// A cluster that has been given back what it had.
+fn restored(pass: &mut Pass<'_>, cluster: &ClusterUpdatingStatus, binding: &Binding<'_>, wish: &Wish<'_>) -> Standing {
+    match wish.progress(Some(binding)) {
+        Progress::Done => Standing::Restored,
+        Progress::Unstamped => {
+            let at = wish.started_at(binding).unwrap_or(pass.now());
+            let put = put(wish, at, None);
+            write(pass, binding, put);
+            Standing::Busy
+        }
+        Progress::Busy(obstacle) => {
+            let given = wish.started_at(binding).unwrap_or(pass.now());
+            let since = pass.since(&format!("back {}", cluster.cluster_name), given);
+            let deadline = pass.options.cluster_deadline.unwrap_or(pass.threshold());
+            let end = later(since, deadline);
+            if end > pass.now() {
+                pass.step.look_at(end);
+                return Standing::Busy;
+            }
+            let within = number::shown_duration(deadline);
+            Standing::Left(format!("not available again within {within}: {obstacle}"))
+        }
+        Progress::Gone | Progress::Preempted => Standing::Left("no longer selected".to_owned()),
+    }
+}
+
+fn give_back(pass: &mut Pass<'_>, cluster: &ClusterUpdatingStatus) {
+    let (Some(previous), Some(binding)) = (&cluster.previous, pass.binding(&cluster.cluster_name)) else {
+        return;
+    };
+    let before = content(previous);
+    let text = restored_sentence(pass, &before);
+    let wish = Wish {
+        content: &before,
+        annotation: &pass.signature.annotation,
+        sentence: &text,
+    };
+    let put = put(&wish, pass.now(), Some(pass.signature.annotation.clone()));
+    write(pass, binding, put);
+}
+
+fn put(wish: &Wish<'_>, at: Timestamp, annotation: Option<String>) -> Put {
+    Put {
+        content: wish.content.clone(),
+        annotation,
+        stamp: Stamp {
+            message: wish.sentence.to_owned(),
+            at,
+        },
+    }
+}
+
+/// It names the old index, and this run.
+fn restored_sentence(pass: &Pass<'_>, before: &Content) -> String {
+    let index = index_of(&pass.run.spec.placement_name, &before.snapshot);
+    sentence(index, pass.run.name)
+}

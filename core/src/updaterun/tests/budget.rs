@@ -1,0 +1,211 @@
+//! Failure budgets: deadlines, how long a cluster must work, and the breaker.
+
+use fleet_api::placement::UpdateRunState;
+use serde_json::json;
+
+use super::hub::{Hub, at, strategy};
+
+fn hub(clusters: &[&str], max: u32) -> Hub {
+    let mut hub = Hub::new(clusters);
+    hub.strategy = Some(strategy(
+        json!([{ "name": "all", "labelSelector": {}, "maxConcurrency": max }]),
+    ));
+    hub
+}
+
+#[test]
+fn a_cluster_that_is_late_has_failed_frees_its_slot_and_the_run_goes_on_within_the_budget() {
+    let mut hub = hub(&["a", "b", "c"], 1);
+    hub.set("max-failures", "1").set("cluster-deadline", "90s");
+    hub.settle();
+    hub.unavailable("a");
+    hub.settle();
+    assert_eq!(hub.look_again, Some(at(90)));
+    hub.later(89);
+    assert!(hub.stage(0).ends_with("a: Started | b:  | c: "), "{}", hub.stage(0));
+    hub.later(1);
+    assert_eq!(
+        hub.stage(0),
+        "Progressing=True StageUpdatingStarted | a: Started, Failed | b: Started | c: "
+    );
+    let late = "the cluster did not become available within 1m30s: Available=False WorkNotAvailableYet";
+    let entry = &hub.run.status.stages_status[0].clusters[0];
+    assert!(
+        entry.conditions[1]
+            .message
+            .starts_with("the cluster did not become available within 1m30s: Available=False"),
+        "{late}: {}",
+        entry.conditions[1].message
+    );
+    // It works after all: too late.
+    hub.available("a");
+    hub.available("b");
+    hub.settle();
+    hub.available("c");
+    hub.settle();
+    assert_eq!(hub.said()[2], "Succeeded=True UpdateRunSucceeded");
+    assert_eq!(
+        hub.message("Succeeded"),
+        "All stages are completed successfully; 1 cluster(s) failed: a"
+    );
+    let stage = hub.run.status.stages_status[0].conditions.last().unwrap();
+    assert_eq!(
+        stage.message,
+        "Stage update completed successfully; 1 cluster(s) failed: a"
+    );
+    assert!(hub.told().iter().any(|line| line.starts_with(
+        "Warning UpdateRunClusterFailed: Cluster a in stage all: the cluster did not become available within 1m30s"
+    )));
+}
+
+#[test]
+fn one_failure_too_many_starts_nothing_further_and_ends_the_run() {
+    let mut hub = hub(&["a", "b", "c", "d"], 2);
+    hub.set("max-failures", "0");
+    hub.settle();
+    hub.written();
+    hub.later(300);
+    assert_eq!(hub.written(), "status", "the deadline is the stuck threshold");
+    assert_eq!(
+        hub.message("Succeeded"),
+        "cannot continue the updateRun: the failure budget is exhausted: 2 cluster(s) failed, at most 0 may: a, b"
+    );
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunFailed");
+    assert!(
+        hub.stage(0)
+            .starts_with("Progressing=False StageUpdatingFailed, Succeeded=False StageUpdatingFailed | ")
+    );
+}
+
+#[test]
+fn a_share_is_of_the_plans_clusters_rounded_down() {
+    let names: Vec<_> = (0..9).map(|n| format!("c{n}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut hub = hub(&names, 9);
+    hub.set("max-failures", "33%");
+    hub.settle();
+    for cluster in &names[..6] {
+        hub.available(cluster);
+    }
+    hub.later(300);
+    assert_eq!(
+        hub.said()[2],
+        "Succeeded=False UpdateRunFailed",
+        "three of nine are more than 2.97"
+    );
+    assert!(
+        hub.message("Succeeded")
+            .contains("3 cluster(s) failed, at most 2 may: c6, c7, c8")
+    );
+}
+
+#[test]
+fn a_cluster_must_work_for_a_while_without_a_break() {
+    let mut hub = hub(&["a", "b"], 1);
+    hub.set("min-success-time", "60s");
+    hub.settle();
+    hub.later(10);
+    hub.available("a");
+    hub.settle();
+    assert_eq!(hub.look_again, Some(at(70)));
+    hub.later(30);
+    hub.unavailable("a");
+    hub.settle();
+    hub.later(30);
+    assert!(hub.stage(0).ends_with("a: Started | b: "), "{}", hub.stage(0));
+    hub.available("a");
+    hub.settle();
+    hub.later(59);
+    assert!(hub.stage(0).ends_with("a: Started | b: "), "{}", hub.stage(0));
+    hub.later(1);
+    assert!(
+        hub.stage(0).ends_with("a: Started, Succeeded | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
+}
+
+#[test]
+fn a_clock_that_is_set_ends_no_deadline_early() {
+    for step in [3600, -3600] {
+        let mut hub = hub(&["a"], 1);
+        hub.set("max-failures", "1").set("cluster-deadline", "90s");
+        hub.settle();
+        hub.later(50);
+        hub.step_clock(step);
+        hub.later(39);
+        assert!(hub.stage(0).ends_with("a: Started"), "by {step}: {}", hub.stage(0));
+        hub.later(1);
+        assert!(
+            hub.stage(0).contains("a: Started, Failed"),
+            "by {step}: {}",
+            hub.stage(0)
+        );
+    }
+}
+
+#[test]
+fn a_cluster_that_breaks_after_it_succeeded_has_failed_too_waits_included() {
+    let mut hub = hub(&["a", "b"], 2);
+    let wait = json!([{ "type": "TimedWait", "waitTime": "1h" }]);
+    hub.strategy = Some(strategy(
+        json!([{ "name": "all", "labelSelector": {}, "maxConcurrency": 2, "afterStageTasks": wait }]),
+    ));
+    hub.set("max-failures", "0");
+    hub.settle();
+    hub.available("a");
+    hub.available("b");
+    hub.settle();
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunWaiting");
+    hub.later(100);
+    hub.unavailable("b");
+    hub.settle();
+    hub.later(29);
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunWaiting");
+    hub.later(1);
+    assert_eq!(hub.said()[2], "Succeeded=False UpdateRunFailed");
+    assert!(
+        hub.message("Succeeded")
+            .ends_with("1 cluster(s) failed, at most 0 may: b")
+    );
+    let entry = &hub.run.status.stages_status[0].clusters[1].conditions[1];
+    assert!(
+        entry
+            .message
+            .starts_with("the cluster was updated, and then unavailable for 30s: Available=False")
+    );
+}
+
+#[test]
+fn the_breaker_trips_while_the_run_is_stopping() {
+    let mut hub = hub(&["a", "b"], 1);
+    hub.set("max-failures", "0").set("cluster-deadline", "60s");
+    hub.settle();
+    hub.set_state(UpdateRunState::Stop);
+    hub.settle();
+    hub.later(60);
+    assert_eq!(hub.said()[2], "Succeeded=False UpdateRunFailed");
+}
+
+#[test]
+fn a_silent_member_is_late_like_any_other() {
+    let mut hub = hub(&["a", "b"], 1);
+    hub.set("max-failures", "1").set("cluster-deadline", "60s");
+    hub.settle();
+    hub.later(60);
+    let entry = &hub.run.status.stages_status[0].clusters[0].conditions[1];
+    assert_eq!(
+        entry.message,
+        "the cluster did not become available within 1m: nothing reported yet"
+    );
+}
+
+#[test]
+fn without_a_budget_nothing_ever_fails() {
+    let mut hub = hub(&["a"], 1);
+    hub.set("cluster-deadline", "60s");
+    hub.settle();
+    hub.later(4000);
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunStuck");
+    assert_eq!(hub.stage(0), "Progressing=True StageUpdatingStarted | a: Started");
+}
