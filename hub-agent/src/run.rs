@@ -249,6 +249,7 @@ fn placing(
         unhealthy_threshold: signed(membership.cluster_unhealthy_threshold),
         update_runs: update_runs.enable_staged_update_run_apis,
         stuck_threshold: signed(update_runs.update_run_stuck_threshold),
+        update_run_ttl: signed(update_runs.update_run_ttl),
     })
 }
 

@@ -66,6 +66,7 @@ fn defaults_are_valid() {
     assert!(options.membership.enable_cluster_inventory_apis);
     assert!(options.update_runs.enable_staged_update_run_apis);
     assert_eq!(options.update_runs.update_run_stuck_threshold, seconds(300));
+    assert_eq!(options.update_runs.update_run_ttl, Duration::ZERO, "kept for ever");
     assert!(options.evictions.enable_eviction_apis);
     assert_eq!(options.evictions.eviction_ttl, Duration::ZERO, "kept for ever");
     assert_eq!(options.namespace, "fleet-system");

@@ -19,4 +19,10 @@ pub struct UpdateRunArgs {
     #[arg(long, env = "FLEET_UPDATE_RUN_STUCK_THRESHOLD", default_value = "5m",
           value_parser = duration::ranged(seconds(1), seconds(24 * 3600)))]
     pub update_run_stuck_threshold: Duration,
+
+    /// How long update runs stay after their end, unless the annotation rollout.kubernetes-fleet.io/ttl on them or on their
+    /// strategy says otherwise; 0 is for ever. The newest of each placement stays.
+    #[arg(long, env = "FLEET_UPDATE_RUN_TTL", default_value = "0s",
+          value_parser = duration::ranged(Duration::ZERO, seconds(366 * 24 * 3600)))]
+    pub update_run_ttl: Duration,
 }

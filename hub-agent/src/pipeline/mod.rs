@@ -89,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) update_runs: bool,
     /// How long a cluster may take before its run says that it is stuck.
     pub(crate) stuck_threshold: SignedDuration,
+    /// How long update runs stay after their end; zero is for ever.
+    pub(crate) update_run_ttl: SignedDuration,
 }
 
 impl<S: Scope> Pipeline<S> {

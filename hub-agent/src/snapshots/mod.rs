@@ -1,9 +1,6 @@
 //! Keeps a placement's snapshots as its policy and its selection ask for.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use fleet_api::{
     annotations,
@@ -14,7 +11,7 @@ use fleet_api::{
 };
 use fleet_core::{
     snapshot::{history_limit, policy, resource},
-    updaterun::{Phase, Run},
+    updaterun::{Run, index_of},
 };
 use fleet_runtime::{Key, cache::Store};
 use futures::future::try_join_all;
@@ -195,19 +192,23 @@ pub(crate) async fn resources<S: Scope>(
     })
 }
 
-/// The groups that unfinished update runs name.
+/// The groups that unfinished update runs name, or may have to give back.
 fn named_by_runs<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Vec<u64> {
-    let index = |run: &Arc<S::UpdateRun>| {
-        let (spec, run) = (run.spec(), Run::of(run.meta(), run.spec(), run.status()));
-        let named = match run.phase() {
-            Phase::Finished => return None,
-            Phase::Uninitialized => &spec.resource_snapshot_index,
-            Phase::Active | Phase::Idle => &run.status.resource_snapshot_index_used,
-        };
-        named.parse().ok()
-    };
     let runs = ctx.family.updates.runs_of.get(key);
-    runs.iter().filter_map(index).collect()
+    let views: Vec<_> = runs
+        .iter()
+        .map(|run| Run::of(run.meta(), run.spec(), run.status()))
+        .collect();
+    let mut named: Vec<_> = views.iter().flat_map(Run::needed_indexes).collect();
+    if views.iter().any(Run::may_roll_back) {
+        // What clusters have whose turn is yet to come.
+        let bindings = ctx.family.bindings_of.get(key);
+        let snapshots = bindings
+            .iter()
+            .map(|binding| binding.spec().resource_snapshot_name.clone());
+        named.extend(snapshots.filter_map(|name| index_of(key.name(), &name).parse::<u64>().ok()));
+    }
+    named
 }
 
 fn metadata<S: Scope>(

@@ -1,17 +1,20 @@
 //! One pass over a run that has a plan: bindings and approval requests first, then the run in one write.
 
-use fleet_api::placement::Scope;
-use fleet_core::updaterun::{Moment, Refused, Step, World, advance};
+use fleet_api::{annotations, placement::Scope};
+use fleet_core::updaterun::{GateObject, Moment, Refused, Step, World, advance, snapshot_name};
 use fleet_runtime::{Key, queue::Next};
 use futures::future::join_all;
 use jiff::Timestamp;
+use kube::ResourceExt as _;
+use serde_json::json;
 use tokio::time::Instant;
 
-use super::{UpdateRuns, approvals, gather::Seen, metrics, tell, view, write_status};
+use super::{UpdateRuns, approvals, gates, gather::Seen, metrics, tell, view, write_status};
 use crate::{
     binding::{self, Unwritten},
-    cache::runs::placement_of,
+    cache::{family::beside, runs::placement_of},
     pipeline::{Error, Pipeline},
+    writer::Part,
 };
 
 /// What could not be written in a pass, and what follows from that.
@@ -34,11 +37,14 @@ impl Outcome {
 
 pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Next, Error> {
     let (at, began, mut outcome) = (ctx.moment(), Instant::now(), Outcome::default());
+    let mut ask_again;
     let (run, step) = loop {
         let Some(run) = ctx.family.updates.runs.get(key) else {
             return Ok(Next::Wait);
         };
-        let step = decide(ctx, key, &run, &outcome.refused, at);
+        let gates;
+        (gates, ask_again) = gates::objects(ctx, key, &view::<S>(&run)).await?;
+        let step = decide(ctx, key, &run, &gates, &outcome.refused, at);
         if carry_out(ctx, &run, &step, at.now, &mut outcome).await {
             break (run, step);
         }
@@ -60,11 +66,18 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
     match outcome.error {
         Some(error) => Err(error),
         None if outcome.again => Ok(Next::At(Instant::now())),
-        None => Ok(ctx.next(step.look_again)),
+        None => Ok(ask_again.map_or(Next::Wait, Next::At).sooner(ctx.next(step.look_again))),
     }
 }
 
-fn decide<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::UpdateRun, refused: &Refused, at: Moment) -> Step {
+fn decide<S: Scope>(
+    ctx: &UpdateRuns<S>,
+    key: &Key,
+    run: &S::UpdateRun,
+    gates: &[Option<GateObject>],
+    refused: &Refused,
+    at: Moment,
+) -> Step {
     let view = view::<S>(run);
     let seen = Seen::of(ctx, &view, &placement_of::<S>(run));
     let (policies, bindings, approvals) = (seen.policies(), seen.bindings(), seen.approvals());
@@ -74,6 +87,9 @@ fn decide<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::UpdateRun, refused:
         bindings: &bindings,
         snapshot: seen.snapshot(),
         approvals: &approvals,
+        clusters: &seen.facts(),
+        gates,
+        missing_snapshots: &seen.missing,
         stuck_threshold: ctx.shared.settings.stuck_threshold,
         refused,
     };
@@ -116,5 +132,28 @@ async fn carry_out<S: Scope>(
             outcome.add(failure);
         }
     }
+    if complete
+        && step.mark_snapshot
+        && let Err(error) = mark_snapshot(ctx, run, &placement).await
+    {
+        // A later run is not warned yet; this one goes on all the same.
+        outcome.error = Some(error);
+    }
     complete
+}
+
+/// Says on the snapshot that this run has taken it back.
+async fn mark_snapshot<S: Scope>(ctx: &Pipeline<S>, run: &S::UpdateRun, placement: &Key) -> Result<(), Error> {
+    let view = view::<S>(run);
+    let (snapshots, key) = (&ctx.family.snapshots, beside(placement, &snapshot_name(&view)));
+    let body = |found: &S::ResourceSnapshot| {
+        let marked = found
+            .annotations()
+            .get(annotations::FAILED_IN)
+            .is_some_and(|by| by == view.name);
+        (!marked).then(|| json!({ "metadata": { "annotations": { annotations::FAILED_IN: view.name } } }))
+    };
+    let writer = &ctx.shared.writer;
+    writer.patch(snapshots, &key, placement, Part::Object, body).await?;
+    Ok(())
 }

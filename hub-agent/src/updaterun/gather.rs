@@ -1,18 +1,23 @@
 //! The world of a run, as the stores have it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleet_api::{
     annotations,
-    conditions::{self, binding::RolloutStarted, error_class::ErrorClass},
+    cluster::MemberCluster,
+    conditions::{self, Status, binding::RolloutStarted, error_class::ErrorClass, member_cluster::Healthy},
     labels,
     placement::{BindingStatus, Scope},
 };
 use fleet_core::{
     overrides::{Cluster, choose::Lists},
-    updaterun::{Approval, Binding, Placement, PolicySnapshot, RecordedSnapshot, Run, snapshot_name},
+    updaterun::{Approval, Binding, ClusterFacts, Placement, PolicySnapshot, RecordedSnapshot, Run, snapshot_name},
 };
 use fleet_runtime::Key;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Resource as _, ResourceExt as _,
     core::object::{HasSpec as _, HasStatus as _},
@@ -31,6 +36,9 @@ pub(super) struct Seen<S: Scope> {
     bindings: Vec<(Arc<S::Binding>, Option<BindingStatus>)>,
     approvals: Vec<Arc<S::ApprovalRequest>>,
     snapshot: Option<Arc<S::ResourceSnapshot>>,
+    members: Vec<Arc<MemberCluster>>,
+    /// Of the snapshots that the run would give back, those that are not there.
+    pub(super) missing: BTreeSet<String>,
 }
 
 impl<S: Scope> Seen<S> {
@@ -52,6 +60,18 @@ impl<S: Scope> Seen<S> {
         let approvals = &ctx.family.updates.approvals;
         let approvals = requests.filter_map(|task| approvals.get(&beside(placement, &task.approval_request_name)));
         let snapshot = beside(placement, &snapshot_name(run));
+        let stages = run.status.stages_status.iter().chain(&run.status.deletion_stage_status);
+        let planned: Vec<_> = stages.flat_map(|stage| &stage.clusters).collect();
+        let members = planned.iter().filter_map(|cluster| {
+            let key = Key::cluster(cluster.cluster_name.as_str());
+            ctx.shared.members.get(&key)
+        });
+        let previous = planned.iter().filter_map(|cluster| cluster.previous.as_ref());
+        let previous = previous.map(|previous| previous.resource_snapshot_name.clone());
+        let is_gone = |name: &String| {
+            let found = ctx.family.snapshots.get(&beside(placement, name));
+            found.is_none_or(|found| found.meta().deletion_timestamp.is_some())
+        };
         let policies = ctx.family.policies_of.get(placement).into_iter();
         Self {
             placement: ctx.family.placements.get(placement),
@@ -59,6 +79,8 @@ impl<S: Scope> Seen<S> {
             bindings: bindings.collect(),
             approvals: approvals.collect(),
             snapshot: ctx.family.snapshots.get(&snapshot),
+            members: members.collect(),
+            missing: previous.filter(is_gone).collect(),
         }
     }
 
@@ -93,9 +115,24 @@ impl<S: Scope> Seen<S> {
         let live = live.filter(|s| s.meta().deletion_timestamp.is_none())?;
         let owners = live.meta().owner_references.as_deref().unwrap_or_default();
         let owner = owners.iter().find(|owner| owner.controller == Some(true));
+        let failed_in = live.annotations().get(annotations::FAILED_IN);
         Some(RecordedSnapshot {
+            failed_in: failed_in.map(String::as_str),
             placement_uid: owner.map(|owner| owner.uid.as_str()),
         })
+    }
+
+    /// What matters of the plan's clusters.
+    pub(super) fn facts(&self) -> BTreeMap<&str, ClusterFacts<'_>> {
+        let members = self.members.iter().filter_map(|member| {
+            let conditions = member.status.as_ref().map(|status| status.conditions.as_slice());
+            let facts = ClusterFacts {
+                healthy: conditions.is_some_and(is_healthy),
+                window: member.annotations().get(annotations::WINDOW).map(String::as_str),
+            };
+            Some((member.metadata.name.as_deref()?, facts))
+        });
+        members.collect()
     }
 
     /// The clusters of its bindings.
@@ -105,6 +142,12 @@ impl<S: Scope> Seen<S> {
             .map(|(binding, _)| binding.spec().target_cluster.as_str())
             .collect()
     }
+}
+
+/// Whether a member says that it is healthy.
+pub(super) fn is_healthy(conditions: &[Condition]) -> bool {
+    let healthy = conditions::find(conditions, Healthy::TYPE);
+    healthy.is_some_and(|healthy| Status::of(healthy) == Status::True)
 }
 
 /// The status that a binding is about to get. What a run has stamped it with is in the stored one first.
@@ -118,16 +161,24 @@ fn ahead<S: Scope>(ctx: &Pipeline<S>, binding: &S::Binding) -> Option<BindingSta
     Some(status)
 }
 
-/// Whether a placement has snapshots of this index, and if so, whether one of them is their master.
-pub(super) fn group<S: Scope>(ctx: &Pipeline<S>, placement: &Key, index: &str) -> Option<bool> {
+/// A placement's snapshots of one index.
+pub(super) struct SnapshotGroup {
+    /// The hash that their master has; none without a master.
+    pub(super) hash: Option<String>,
+}
+
+/// A placement's snapshots of this index, if there are any.
+pub(super) fn group<S: Scope>(ctx: &Pipeline<S>, placement: &Key, index: &str) -> Option<SnapshotGroup> {
     let mut group = ctx.family.snapshots_of.get(placement);
     group.retain(|s| s.meta().deletion_timestamp.is_none());
     group.retain(|s| s.labels().get(labels::RESOURCE_INDEX).is_some_and(|own| own == index));
-    let is_master = |s: &Arc<S::ResourceSnapshot>| {
+    let hash_of = |s: &Arc<S::ResourceSnapshot>| {
         let hash = s.annotations().get(annotations::RESOURCE_HASH);
-        hash.is_some_and(|hash| !hash.is_empty())
+        hash.filter(|hash| !hash.is_empty()).cloned()
     };
-    (!group.is_empty()).then(|| group.iter().any(is_master))
+    (!group.is_empty()).then(|| SnapshotGroup {
+        hash: group.iter().find_map(hash_of),
+    })
 }
 
 /// The overrides on each cluster for the resources of a group, or what is wrong with them.

@@ -6,7 +6,10 @@ use fleet_core::{
     updaterun::{Inputs, Members, Plan, Planning, Snapshot, plan},
 };
 use fleet_runtime::{Key, queue::Next};
-use kube::{ResourceExt as _, core::object::HasSpec as _};
+use kube::{
+    ResourceExt as _,
+    core::object::{HasSpec as _, HasStatus as _},
+};
 use tokio::time::Instant;
 
 use super::{
@@ -74,14 +77,22 @@ fn decide<S: Scope>(
     taken: &Taken,
 ) -> Result<Planning, Error> {
     let (placement, view) = (placement_of::<S>(run), view::<S>(run));
-    let index = match taken {
-        Taken::Index(index) => index.as_str(),
-        Taken::Named | Taken::Invalid(_) => run.spec().resource_snapshot_index.as_str(),
+    let retried = view
+        .retry_of()
+        .and_then(|other| ctx.family.updates.runs.get(&beside(key, other)));
+    let tried = retried.as_ref().and_then(|other| other.status());
+    let index = match (taken, tried) {
+        (Taken::Index(index), _) => index.as_str(),
+        (_, Some(tried)) => tried.resource_snapshot_index_used.as_str(),
+        _ => run.spec().resource_snapshot_index.as_str(),
     };
     let group = gather::group(ctx, &placement, index);
-    let snapshot = match (taken, group) {
+    let snapshot = match (taken, &group) {
         (Taken::Invalid(error), _) => Snapshot::Invalid(error),
-        (_, Some(has_master)) if !index.is_empty() => Snapshot::Group { index, has_master },
+        (_, Some(group)) if !index.is_empty() => Snapshot::Group {
+            index,
+            hash: group.hash.as_deref(),
+        },
         (Taken::Named, _) if index.is_empty() => Snapshot::NotTaken,
         _ => Snapshot::Missing,
     };
@@ -104,6 +115,8 @@ fn decide<S: Scope>(
         bindings: &bindings,
         members: &members,
         strategy: strategy.as_ref().map(|strategy| strategy.spec()),
+        settings: strategy.as_ref().map(|strategy| strategy.annotations()),
+        retried: retried.as_deref().map(super::view::<S>),
         snapshot,
         overrides: &|cluster| lists.get(cluster).cloned().unwrap_or_else(|| Ok(Lists::default())),
     };

@@ -10,7 +10,7 @@ use fleet_core::updaterun::{Memory, Run};
 use fleet_runtime::Key;
 use parking_lot::Mutex;
 
-use super::Measures;
+use super::{Measures, gates::GateWatches};
 
 /// What is remembered of each run.
 pub(crate) struct RunMemory {
@@ -18,6 +18,8 @@ pub(crate) struct RunMemory {
     runs: Mutex<HashMap<Key, (String, Memory)>>,
     /// A hash of the status that was written last, noted before it is sent: whose write a change shows is told by that.
     written: Mutex<HashMap<Key, u64>>,
+    /// What stages wait for besides their tasks.
+    pub(super) gates: GateWatches,
     pub(super) measures: Measures,
 }
 
@@ -26,6 +28,7 @@ impl RunMemory {
         Self {
             runs: Mutex::default(),
             written: Mutex::default(),
+            gates: GateWatches::default(),
             measures,
         }
     }
@@ -42,6 +45,7 @@ impl RunMemory {
 
     /// Nothing is to be done about the run until its user changes it.
     pub(super) fn rest(&self, key: &Key) {
+        self.gates.forget(key);
         if let Some((_, memory)) = self.runs.lock().get_mut(key) {
             memory.rest();
         }
@@ -49,6 +53,7 @@ impl RunMemory {
 
     /// The run has ended.
     pub(super) fn forget(&self, key: &Key) {
+        self.gates.forget(key);
         self.runs.lock().remove(key);
     }
 

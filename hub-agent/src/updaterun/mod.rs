@@ -7,6 +7,8 @@
 mod advance;
 mod approvals;
 mod end;
+mod expire;
+mod gates;
 mod gather;
 mod initialize;
 mod memory;
@@ -14,7 +16,7 @@ mod metrics;
 pub(crate) mod standing;
 
 use fleet_api::{
-    finalizers,
+    annotations, finalizers,
     names::field_managers,
     patch,
     placement::{Scope, UpdateRunStatus},
@@ -54,7 +56,8 @@ pub(crate) async fn feed<S: Scope>(ctx: &UpdateRuns<S>) {
     let of_placement = |key: Option<Key>| waiting(ctx, key);
     tokio::join!(
         controller::feed(ctx.family.updates.runs.subscribe(), queue(), |change| {
-            edited(ctx, change).then(|| change.key.clone())
+            let own = edited(ctx, change).then(|| change.key.clone());
+            own.into_iter().chain(expire::outdated(ctx, change)).collect::<Vec<_>>()
         }),
         controller::feed(ctx.family.updates.approvals.subscribe(), queue(), |change| {
             let request = change.object();
@@ -90,6 +93,17 @@ pub(crate) async fn feed<S: Scope>(ctx: &UpdateRuns<S>) {
             let owners = on.into_iter().flatten().filter_map(|binding| parent(&*binding));
             owners.flat_map(|owner| of_placement(Some(owner))).collect::<Vec<_>>()
         }),
+        // Whether a cluster may be started now.
+        controller::feed(ctx.shared.members.subscribe(), queue(), |change| {
+            let matters = change.differs(|member| {
+                let conditions = member.status.as_ref().map(|status| status.conditions.as_slice());
+                let window = member.annotations().get(annotations::WINDOW).cloned();
+                (conditions.is_some_and(gather::is_healthy), window)
+            });
+            let on = matters.then(|| ctx.family.bindings_on.get(&change.key.name().to_owned()));
+            let owners = on.into_iter().flatten().filter_map(|binding| parent(&*binding));
+            owners.flat_map(|owner| of_placement(Some(owner))).collect::<Vec<_>>()
+        }),
         moved(ctx),
     );
 }
@@ -99,7 +113,13 @@ pub(crate) async fn feed<S: Scope>(ctx: &UpdateRuns<S>) {
 fn edited<S: Scope>(ctx: &UpdateRuns<S>, change: &Change<S::UpdateRun>) -> bool {
     let asked = change.differs(|run| {
         let meta = run.meta();
-        (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some())
+        let rollback = run.annotations().get(annotations::ROLLBACK).cloned();
+        (
+            meta.uid.clone(),
+            meta.generation,
+            meta.deletion_timestamp.is_some(),
+            rollback,
+        )
     });
     let status = change.object().status();
     asked || change.differs(|run| run.status()) && !ctx.memory.wrote(&change.key, status)
@@ -140,7 +160,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
         Phase::Finished => {
             ctx.memory.forget(key);
             hold(ctx, key).await?;
-            Ok(Next::Wait)
+            expire::pass(ctx, key, &run).await
         }
         Phase::Idle => {
             ctx.memory.rest(key);

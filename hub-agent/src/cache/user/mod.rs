@@ -13,6 +13,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 mod view;
+mod watch_one;
 mod watches;
 
 use std::{
@@ -38,7 +39,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub(crate) use self::{catalogue::Catalogue, place::Place, view::View};
+pub(crate) use self::{catalogue::Catalogue, place::Place, view::View, watch_one::WatchedObject};
 use self::{
     content::Versions,
     definitions::{Definition, Service},

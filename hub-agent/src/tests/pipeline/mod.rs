@@ -252,6 +252,7 @@ pub(super) fn shared(client: &kube::Client, placements: &Placements, metrics: &M
             unhealthy_threshold: SignedDuration::from_mins(1),
             update_runs: true,
             stuck_threshold: SignedDuration::from_mins(5),
+            update_run_ttl: SignedDuration::ZERO,
         },
     }
 }
