@@ -6,6 +6,7 @@ use crate::placements::{Crp, Placement, Rp, core_selector, furnished, whole_name
 use crate::played::{Act, Cast};
 use crate::wait;
 use anyhow::{Context as _, Result, ensure};
+use fleet_api::annotations;
 use fleet_api::conditions;
 use fleet_api::kind::Kind;
 use fleet_api::placement::{ClusterScoped, ClusterUpdatingStatus, Namespaced, Scope, UpdateRunStatus};
@@ -99,13 +100,16 @@ pub fn line(condition: &Condition) -> String {
 impl<S: Scope> Story<S> {
     /// Creates an object beside the placement.
     async fn create<K: Kind>(&self, word: &str, spec: Value) -> Result<String> {
-        self.create_called::<K>(self.ctx.name(word), spec).await
+        self.create_called::<K>(self.ctx.name(word), spec, &[]).await
     }
 
-    async fn create_called<K: Kind>(&self, name: String, spec: Value) -> Result<String> {
+    async fn create_called<K: Kind>(&self, name: String, spec: Value, settings: &[(&str, &str)]) -> Result<String> {
         let kind = ApiResource::erase::<K>(&());
         let mut object = DynamicObject::new(&name, &kind).data(json!({ "spec": spec }));
         object.metadata.namespace.clone_from(&self.namespace);
+        let settings = settings.iter();
+        let settings = settings.map(|(key, value)| (format!("{}{key}", annotations::ROLLOUT), (*value).to_owned()));
+        object.metadata.annotations = Some(settings.collect());
         let api = self.placement.api::<K>().await?;
         let created = api.create(&PostParams::default(), &object).await;
         created.with_context(|| format!("cannot create {} {name}", kind.kind))?;
@@ -137,12 +141,17 @@ impl<S: Scope> Story<S> {
 
     /// A run of this very name.
     pub async fn run_called(&self, name: &str, more: &Value) -> Result<String> {
+        self.run_with(name, &[], more).await
+    }
+
+    /// A run of this very name with settings, whose keys have no prefix.
+    pub async fn run_with(&self, name: &str, settings: &[(&str, &str)], more: &Value) -> Result<String> {
         let spec = json!({
             "placementName": self.placement.name,
             "stagedRolloutStrategyName": self.ctx.name("strategy"),
             "state": "Run",
         });
-        self.create_called::<S::UpdateRun>(name.to_owned(), fleet_api::patch::applied(spec, more))
+        self.create_called::<S::UpdateRun>(name.to_owned(), fleet_api::patch::applied(spec, more), settings)
             .await
     }
 
@@ -189,7 +198,8 @@ impl<S: Scope> Story<S> {
 
     /// An approval request that no run has made.
     pub async fn request(&self, name: &str, spec: Value) -> Result<()> {
-        self.create_called::<S::ApprovalRequest>(name.to_owned(), spec).await?;
+        self.create_called::<S::ApprovalRequest>(name.to_owned(), spec, &[])
+            .await?;
         Ok(())
     }
 

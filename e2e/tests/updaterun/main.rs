@@ -10,6 +10,7 @@ mod membership;
 mod outcomes;
 mod refused;
 mod reports;
+mod safe;
 mod stages;
 mod start;
 mod stop;
