@@ -83,6 +83,27 @@ const LINES: &[(&str, &str, &str)] = &[
     ),
     ("no longer exists", "the resource snapshot of the run was deleted", ""),
     (
+        "the annotation rollout.kubernetes-fleet.io/",
+        "a setting of the run or of its strategy cannot be read",
+        "kubectl get {csur}{n} -o yaml",
+    ),
+    (
+        "the failure budget is exhausted",
+        "more clusters have failed than may",
+        "kubectl fleet why {placement}{n}",
+    ),
+    ("the gate ", "a gate has failed", "kubectl get {csur}{n} -o yaml"),
+    (
+        "a rollback was requested",
+        "somebody asked it to take back what it did",
+        "",
+    ),
+    (
+        "the plan differs",
+        "the plan is another than the one that was approved",
+        "",
+    ),
+    (
         "the approval request task",
         "an approval request of the run's name was made for something else",
         "kubectl get careq; kubectl get areq -A",

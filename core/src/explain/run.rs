@@ -1,11 +1,12 @@
 //! Why an update run does not go on.
 
+mod gate;
 mod task;
 
 pub(super) use task::approve;
 
 use fleet_api::conditions::update_run::{Initialized, Progressing, Succeeded};
-use fleet_api::conditions::update_stage::{ClusterStarted, ClusterSucceeded};
+use fleet_api::conditions::update_stage::{ClusterStarted, ClusterSucceeded, Succeeded as StageSucceeded};
 use fleet_api::conditions::{self, Status};
 use fleet_api::placement::{ClusterUpdatingStatus, RolloutStrategyType, StageStatus, UpdateRunState, UpdateRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -140,6 +141,9 @@ fn asked_to_run(run: &Run<'_>, status: &UpdateRunStatus, names: &Names<'_>) -> S
     let patch = names.fill("kubectl patch {run}{n} --type merge --patch '{\"spec\":{\"state\":\"Run\"}}'");
     let left = remaining(status);
     match run.spec.state {
+        UpdateRunState::Run if said("UpdateRunRollingBack") => {
+            Step::waiting(name, rolling_back(status, progressing, names))
+        }
         UpdateRunState::Run => Step::done(name, ""),
         UpdateRunState::Initialize => Step::waiting(
             name,
@@ -158,6 +162,20 @@ fn asked_to_run(run: &Run<'_>, status: &UpdateRunStatus, names: &Names<'_>) -> S
         ),
     }
     .since(progressing.map(|condition| &condition.last_transition_time))
+}
+
+/// What a run says that takes back what it did, and what set it off.
+fn rolling_back(status: &UpdateRunStatus, progressing: Option<&Condition>, names: &Names<'_>) -> Cause {
+    let says = progressing.map(|said| said.message.as_str()).unwrap_or_default();
+    let stages = status.stages_status.iter().chain(&status.deletion_stage_status);
+    let ends = stages.filter_map(|stage| conditions::find(&stage.conditions, StageSucceeded::TYPE));
+    let mut failed = ends.filter(|end| Status::of(end) == Status::False);
+    let why = failed.next().map(|end| end.message.as_str()).unwrap_or_default();
+    let why = why.trim_start_matches("cannot continue the updateRun: ");
+    Cause::new(
+        format!("{says}, because {why}"),
+        names.fill("kubectl fleet rollout watch {run}{n}"),
+    )
 }
 
 /// How many clusters the run has not updated yet.
@@ -185,14 +203,66 @@ fn stage_steps(
         0 => format!("the end of stage {}", stage.stage_name),
         later => format!("stage {} and {later} after it", stage.stage_name),
     };
-    for step in task::before(fleet, stage, names) {
+    let begun = stage.start_time.is_some();
+    for step in task::before(fleet, stage, names)
+        .into_iter()
+        .chain(gate::steps(run, stage, "before", begun, names))
+    {
         chain.push(holding(step, &held));
     }
     let clusters = updated(fleet, stage, &format!("stage {}", stage.stage_name), names);
+    let clusters = budget(run, stage, window(run, stage, clusters));
     chain.push(holding(clusters, &held));
-    for step in task::after(fleet, run, stage, names) {
+    let ended = stage.end_time.is_some();
+    for step in task::after(fleet, run, stage, names)
+        .into_iter()
+        .chain(gate::steps(run, stage, "after", ended, names))
+    {
         chain.push(holding(step, &held));
     }
+}
+
+/// A stage none of whose clusters may be started now says until when.
+fn window(run: &Run<'_>, stage: &StageStatus, mut step: Step) -> Step {
+    let list = run
+        .status
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
+    let said = conditions::find(list, Progressing::TYPE);
+    let waits = format!(" cluster(s) in stage {}, ", stage.stage_name);
+    let said =
+        said.filter(|said| said.message.contains(" waiting for the window of ") && said.message.contains(&waits));
+    if let (Some(said), Some(cause)) = (said, step.cause.as_mut()) {
+        said.message.clone_into(&mut cause.text);
+        "kubectl get memberclusters -o yaml | grep rollout.kubernetes-fleet.io/window".clone_into(&mut cause.next);
+    }
+    step
+}
+
+/// How much of the failure budget is used, where there is one.
+fn budget(run: &Run<'_>, stage: &StageStatus, mut step: Step) -> Step {
+    let options = run.status.and_then(|status| status.options.as_ref());
+    let Some(max) = options
+        .map(|options| &options.max_failures)
+        .filter(|max| !max.is_empty())
+    else {
+        return step;
+    };
+    let failed = stage
+        .clusters
+        .iter()
+        .filter(|cluster| failure(&cluster.conditions).is_some());
+    let failed = few(failed.map(|cluster| cluster.cluster_name.as_str()));
+    if failed.is_empty() {
+        return step;
+    }
+    let used = format!("failed, of {max} that may: {failed}");
+    match &mut step.cause {
+        Some(cause) => cause.text = format!("{}; {used}", cause.text),
+        None if step.says.is_empty() => step.says = used,
+        None => step.says = format!("{}; {used}", step.says),
+    }
+    step
 }
 
 fn holding(mut step: Step, held: &str) -> Step {
@@ -207,7 +277,11 @@ fn holding(mut step: Step, held: &str) -> Step {
 /// The clusters of a stage. The first that is under way and not done tells why.
 fn updated(fleet: &Fleet<'_>, stage: &StageStatus, name: &str, names: &Names<'_>) -> Step {
     let all = stage.clusters.len();
-    let open: Vec<_> = stage.clusters.iter().filter(|cluster| !is_updated(cluster)).collect();
+    let ended =
+        conditions::find(&stage.conditions, StageSucceeded::TYPE).is_some_and(|end| Status::of(end) == Status::True);
+    // A stage that has ended has used its failure budget.
+    let open = stage.clusters.iter().filter(|cluster| !ended && !is_updated(cluster));
+    let open: Vec<_> = open.collect();
     let since = stage.start_time.as_ref();
     if open.is_empty() {
         return Step::done(name, clusters(all)).since(stage.end_time.as_ref());
