@@ -39,6 +39,8 @@ pub enum Blocked {
     Clash(String),
     /// The overrides for this cluster cannot be told.
     Overrides(String),
+    /// Its cluster may not be changed now.
+    Window(String),
 }
 
 impl Blocked {
@@ -67,7 +69,7 @@ impl fmt::Display for Blocked {
                     "waiting for the earlier binding {binding} on cluster {cluster} to be deleted"
                 )
             }
-            Self::Clash(text) | Self::Overrides(text) => f.write_str(text),
+            Self::Clash(text) | Self::Overrides(text) | Self::Window(text) => f.write_str(text),
         }
     }
 }

@@ -96,6 +96,17 @@ pub struct Member {
     pub strategy_differs: bool,
     /// Whether its MemberCluster exists. A cluster that has left keeps no promise and costs none.
     pub cluster_exists: bool,
+    /// Why its cluster may not be changed now, if it may not.
+    pub closed: Option<Closed>,
+}
+
+/// A cluster whose window is not open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// When it opens; none if that cannot be told.
+    pub next: Option<Timestamp>,
+    /// In words.
+    pub why: String,
 }
 
 /// What to do with one binding.
@@ -265,6 +276,10 @@ fn decide(member: &Member, clash: Option<&Blocked>, purse: &mut Purse<'_>) -> Op
             (Content::Current, _) => (member.started != Some(true)).then_some(Action::Restamp),
             (_, Some(clash)) => Some(Action::Hold(clash.clone())),
             (Content::Unknown(why), None) => Some(Action::Hold(Blocked::Overrides(why.clone()))),
+            // Before the budget is asked: who waits for the clock takes nothing from others.
+            (Content::Outdated, None) if let Some(closed) = &member.closed => {
+                Some(Action::Hold(Blocked::Window(closed.why.clone())))
+            }
             (Content::Outdated, None) if free => Some(Action::Update(Cost::Nothing)),
             (Content::Outdated, None) if purse.take() => Some(Action::Update(Cost::Available)),
             (Content::Outdated, None) => Some(Action::Hold(Blocked::MaxUnavailable(purse.waiting.clone()))),
@@ -272,6 +287,7 @@ fn decide(member: &Member, clash: Option<&Blocked>, purse: &mut Purse<'_>) -> Op
         State::Scheduled => Some(match (&member.content, clash) {
             (_, Some(clash)) => Action::Hold(clash.clone()),
             (Content::Unknown(why), None) => Action::Hold(Blocked::Overrides(why.clone())),
+            (_, None) if let Some(closed) = &member.closed => Action::Hold(Blocked::Window(closed.why.clone())),
             (_, None) if purse.add() => Action::Bind,
             (_, None) => Action::Hold(Blocked::MaxSurge(purse.waiting.clone())),
         }),
@@ -315,7 +331,8 @@ fn count(world: &World<'_>, members: &[&Member]) -> Counts {
     }
 }
 
-/// A timer only if somebody is held back by the budget: then the first settled cluster makes room.
+/// A timer only if a binding is held back by a window, which opens, or by the budget: then the first settled cluster makes
+/// room.
 fn next_look(plan: &Plan, members: &[&Member]) -> Option<Timestamp> {
     let held = plan
         .steps
@@ -328,5 +345,12 @@ fn next_look(plan: &Plan, members: &[&Member]) -> Option<Timestamp> {
             Readiness::Settling { until } => Some(until),
             _ => None,
         });
-    held.then(|| deadlines.min()).flatten()
+    let waits = |member: &&&Member| {
+        let step = plan.steps.get(&member.binding);
+        step.is_some_and(|step| matches!(step.action, Action::Hold(Blocked::Window(_))))
+    };
+    let openings = members.iter().filter(waits);
+    let openings = openings.filter_map(|member| member.closed.as_ref()?.next);
+    let settled = held.then(|| deadlines.min()).flatten();
+    openings.chain(settled).min()
 }

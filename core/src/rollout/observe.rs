@@ -1,6 +1,6 @@
 //! From API objects to what a plan is made from.
 
-use fleet_api::annotations::{NUMBER_OF_CLUSTERS, PREVIOUS_BINDING_STATE};
+use fleet_api::annotations::{NUMBER_OF_CLUSTERS, PREVIOUS_BINDING_STATE, WINDOW};
 use fleet_api::conditions::binding::RolloutStarted;
 use fleet_api::conditions::{self, Detailed, Status, Words as _};
 use fleet_api::placement::{
@@ -10,8 +10,9 @@ use fleet_api::placement::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Amount, Blocked, Budget, Content, Member, State, Target, readiness};
+use super::{Amount, Blocked, Budget, Closed, Content, Member, State, Target, readiness};
 use crate::overrides::choose::Lists;
+use crate::window::Windows;
 
 /// What a binding should name, and what is known of its cluster.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +25,8 @@ pub struct Goal<'a> {
     pub apply_strategy: &'a ApplyStrategy,
     /// Whether its MemberCluster exists.
     pub cluster_exists: bool,
+    /// When its cluster may be changed, as the MemberCluster's annotation says.
+    pub window: Option<&'a str>,
 }
 
 impl Budget {
@@ -127,8 +130,30 @@ impl Member {
                 .map(|status| status == Status::True),
             strategy_differs: spec.apply_strategy.as_ref() != Some(goal.apply_strategy),
             cluster_exists: goal.cluster_exists,
+            closed: goal.window.and_then(|window| closed(&spec.target_cluster, window, now)),
         })
     }
+}
+
+/// Whether a cluster's window is not open. One that cannot be read is closed: its user meant to keep changes away.
+fn closed(cluster: &str, window: &str, now: Timestamp) -> Option<Closed> {
+    let windows = match Windows::parse(window) {
+        Ok(windows) => windows,
+        Err(error) => {
+            let why = format!("the annotation {WINDOW} of MemberCluster {cluster} cannot be read: {error}");
+            return Some(Closed { next: None, why });
+        }
+    };
+    let next = windows.next_open(now);
+    if next == Some(now) {
+        return None;
+    }
+    let sentence = format!("waiting for the window of cluster {cluster}");
+    let why = match next {
+        Some(next) => format!("{sentence}, next at {}", next.strftime("%Y-%m-%dT%H:%M:%SZ")),
+        None => format!("{sentence}, which does not open"),
+    };
+    Some(Closed { next, why })
 }
 
 fn content(spec: &BindingSpec, goal: &Goal<'_>) -> Content {
@@ -207,6 +232,7 @@ mod tests {
             overrides: Ok(&lists),
             apply_strategy: &strategy,
             cluster_exists: true,
+            window: None,
         };
         let named = json!({
             "clusterResourceOverrideSnapshots": ["cro-0"],
@@ -266,6 +292,26 @@ mod tests {
         assert_eq!(
             blocked.state().message(),
             "The resources cannot be updated to the latest because of the rollout strategy; cluster c1 is not found"
+        );
+    }
+
+    #[test]
+    fn outside_its_window_a_cluster_is_closed_and_says_until_when() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let night = "Mon-Fri 22:00-04:00 Europe/Zurich";
+        assert_eq!(closed("c1", night, at("2026-11-18T21:00:00Z")), None);
+        let shut = closed("c1", night, at("2026-11-18T20:00:00Z")).unwrap();
+        assert_eq!(shut.next, Some(at("2026-11-18T21:00:00Z")));
+        assert_eq!(
+            shut.why,
+            "waiting for the window of cluster c1, next at 2026-11-18T21:00:00Z"
+        );
+        let shut = closed("c1", "at night", at("2026-11-18T20:00:00Z")).unwrap();
+        assert!(
+            shut.next.is_none()
+                && shut
+                    .why
+                    .contains("of MemberCluster c1 cannot be read: \"at night\" has not three parts")
         );
     }
 }

@@ -24,6 +24,7 @@ impl Member {
             started: (state == State::Bound).then_some(true),
             strategy_differs: false,
             cluster_exists: true,
+            closed: None,
         }
     }
 
@@ -528,6 +529,7 @@ fn a_bound_binding_that_names_what_it_should_has_started() {
         overrides: Ok(&lists),
         apply_strategy: &strategy,
         cluster_exists: true,
+        window: None,
     };
     let spec = BindingSpec {
         state: BindingState::Bound,
@@ -558,4 +560,32 @@ fn a_bound_binding_that_names_what_it_should_has_started() {
         !is_started(&other_strategy, &goal("crp-1-snapshot")),
         "the strategy is on its way, and makes another generation"
     );
+}
+
+#[test]
+fn a_closed_cluster_waits_for_its_window_and_takes_nothing_from_the_others() {
+    let opens = Timestamp::from_second(1_000_000).unwrap();
+    let closed = |member: &mut Member| {
+        member.closed = Some(Closed {
+            next: Some(opens),
+            why: "waiting for the window".into(),
+        });
+    };
+    let members = [
+        Member::bound("a").outdated().as_(closed),
+        Member::bound("b").outdated(),
+        Member::bound("c"),
+        Member::scheduled("d").as_(closed),
+        Member::bound("e").as_(closed),
+        Member::leaving("f").failed().as_(closed),
+    ];
+    let plan = planned(
+        Target::AllPicked,
+        &budget(Amount::Clusters(2), Amount::Clusters(0)),
+        &members,
+    );
+    assert_eq!(verbs(&plan), "a hold, b update, d hold, f remove");
+    assert_eq!(plan.look_again, Some(opens));
+    let held = &plan.steps["crp-a-0a1b2c3d"].action;
+    assert_eq!(*held, Action::Hold(Blocked::Window("waiting for the window".into())));
 }

@@ -39,6 +39,8 @@ pub(crate) fn is_started<S: Scope>(ctx: &Pipeline<S>, placement: &Key, binding: 
                 overrides: lists.as_ref().map_err(String::as_str),
                 apply_strategy: strategy,
                 cluster_exists: true,
+                // Whether it may be changed now says nothing of what it names.
+                window: None,
             };
             rollout::is_started(spec, &goal)
         }),

@@ -106,9 +106,13 @@ pub(crate) async fn feed<S: Scope>(ctx: &Rollout<S>) {
             let bindings = on.into_iter().flatten();
             bindings.filter_map(|binding| parent(&*binding)).collect::<Vec<_>>()
         }),
-        // Overrides select clusters by their labels; a cluster that is gone keeps no promise.
+        // Overrides select clusters by their labels; a cluster that is gone keeps no promise; windows tell when one may be
+        // changed.
         controller::feed(ctx.shared.members.subscribe(), queue(), |change| {
-            let matters = change.differs(|m| m.metadata.labels.clone());
+            let matters = change.differs(|m| {
+                let window = m.annotations().get(annotations::WINDOW).cloned();
+                (m.metadata.labels.clone(), window)
+            });
             let on = matters.then(|| ctx.family.bindings_on.get(&change.key.name().to_owned()));
             let bindings = on.into_iter().flatten();
             bindings.filter_map(|binding| parent(&*binding)).collect::<Vec<_>>()
@@ -140,11 +144,17 @@ pub(crate) async fn pass<S: Scope>(ctx: &Rollout<S>, key: &Key) -> Result<Next, 
         .iter()
         .zip(&latest.lists)
         .filter_map(|(binding, lists)| {
+            let cluster = Key::cluster(binding.spec().target_cluster.as_str());
+            let cluster = ctx.shared.members.get(&cluster);
+            let window = cluster
+                .as_ref()
+                .and_then(|cluster| cluster.annotations().get(annotations::WINDOW));
             let goal = Goal {
                 snapshot: latest.snapshot.as_deref(),
                 overrides: lists.as_ref().map_err(String::as_str),
                 apply_strategy: &apply,
                 cluster_exists: ctx.knows_cluster(&binding.spec().target_cluster),
+                window: window.map(String::as_str),
             };
             let ahead = ctx.ahead(binding);
             let status = ahead.as_deref().or(binding.status());
