@@ -20,7 +20,8 @@ async fn furnished<S: Scope>(story: &Story<S>, cast: &Cast) -> Result<()> {
     story
         .placement
         .until_text_on("\"one\"", &cast.names(&["a", "b", "c"]))
-        .await
+        .await?;
+    Ok(())
 }
 
 async fn cast(ctx: &Ctx) -> Result<Cast> {
@@ -90,7 +91,8 @@ async fn takes_itself_back<S: Scope>(ctx: &Ctx, story: &Story<S>, cast: &Cast) -
     story
         .placement
         .until_text_on("\"two\"", &cast.names(&["a", "b", "c"]))
-        .await
+        .await?;
+    Ok(())
 }
 
 #[test]
