@@ -1,5 +1,7 @@
 //! The world of a placement, read from the hub with few requests, side by side.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, bail};
 use fleet_api::{
     cluster::MemberCluster,
@@ -17,7 +19,7 @@ use fleet_core::{
     plan::{self, Request, Settings, World},
     selection::{ObjectId, apis::Apis},
     snapshot::number,
-    updaterun::{Phase, Run},
+    updaterun::Run,
     work::Stored,
 };
 use kube::{
@@ -101,7 +103,8 @@ pub(in crate::plan) async fn plan<S: Scope>(client: &Client, asked: &Asked<'_>) 
     let index = asked.index.map(|index| index.to_string());
     let request = asked.strategy.map(|name| Request {
         strategy: name,
-        spec: strategy.as_ref(),
+        spec: strategy.as_ref().map(|(spec, _)| spec),
+        settings: strategy.as_ref().map(|(_, settings)| settings),
         index: index.as_deref(),
     });
     let known = Known::new(&wide, &narrow, &over)?;
@@ -197,19 +200,24 @@ async fn strategy<S: Scope>(
     namespace: Option<&str>,
     name: &str,
     over: &[Object],
-) -> Result<Option<UpdateStrategySpec>> {
+) -> Result<Option<(UpdateStrategySpec, BTreeMap<String, String>)>> {
     let kind = S::UpdateStrategy::KIND;
     let in_file = over
         .iter()
         .find(|it| it.id.group == GROUP && it.id.kind == kind && it.id.name == name);
     if let Some(object) = in_file {
         let spec = object.value["spec"].clone();
-        return Ok(Some(
-            serde_json::from_value(spec).context("the update strategy's spec cannot be read")?,
-        ));
+        let spec = serde_json::from_value(spec).context("the update strategy's spec cannot be read")?;
+        let settings = object.value["metadata"]["annotations"].clone();
+        return Ok(Some((spec, serde_json::from_value(settings).unwrap_or_default())));
     }
     let found = find::<S::UpdateStrategy>(client, namespace, name).await?;
-    Ok(found.map(|strategy| strategy.spec().clone()))
+    Ok(found.map(|strategy| {
+        (
+            strategy.spec().clone(),
+            strategy.meta().annotations.clone().unwrap_or_default(),
+        )
+    }))
 }
 
 /// The groups of resources that unfinished runs name: the hub keeps them. Who may not read runs learns the same of everything
@@ -219,16 +227,8 @@ async fn named_by_runs<S: Scope>(client: &Client, namespace: Option<&str>, key: 
         return Vec::new();
     };
     let own = runs.items.iter().filter(|run| run.spec().placement_name == key.name());
-    let index = |run: &S::UpdateRun| {
-        let view = Run::of(run.meta(), run.spec(), run.status());
-        let named = match view.phase() {
-            Phase::Finished => return None,
-            Phase::Uninitialized => &view.spec.resource_snapshot_index,
-            Phase::Active | Phase::Idle => &view.status.resource_snapshot_index_used,
-        };
-        named.parse().ok()
-    };
-    own.filter_map(index).collect()
+    own.flat_map(|run| Run::of(run.meta(), run.spec(), run.status()).needed_indexes())
+        .collect()
 }
 
 /// What an update run still has to do.

@@ -1,5 +1,7 @@
 //! What a staged run would do, and what one that has begun still has to.
 
+use std::collections::BTreeMap;
+
 use fleet_api::conditions::error_class::ErrorClass;
 use fleet_api::conditions::update_run::Initialized;
 use fleet_api::conditions::update_stage::{ApprovalRequestApproved, ClusterStarted, ClusterSucceeded, WaitTimeElapsed};
@@ -22,6 +24,8 @@ pub struct Request<'a> {
     pub strategy: &'a str,
     /// The strategy, if it is there.
     pub spec: Option<&'a UpdateStrategySpec>,
+    /// Its annotations, some of which are settings of its runs.
+    pub settings: Option<&'a BTreeMap<String, String>>,
     /// The index of the resources to roll out; none for what is selected now.
     pub index: Option<&'a str>,
 }
@@ -47,6 +51,7 @@ pub(super) fn plan(
         namespace: world.key.namespace().unwrap_or_default(),
         uid: "",
         generation: 1,
+        annotations: None,
         spec: &spec,
         status: &none,
     };
@@ -66,10 +71,14 @@ pub(super) fn plan(
         bindings: &bindings,
         members: &members,
         strategy: request.spec,
+        settings: request.settings,
+        retried: None,
         snapshot: if is_there {
             Snapshot::Group {
                 index: &index,
-                has_master: then.is_none_or(|then| then.has_master),
+                hash: then
+                    .is_none_or(|then| then.has_master)
+                    .then_some(resources.hash.as_str()),
             }
         } else {
             Snapshot::Missing

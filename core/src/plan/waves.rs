@@ -91,6 +91,8 @@ fn members(walk: &Walk<'_, '_>, picked: &Picked, frozen: &Frozen<'_>, budget: &B
             overrides: lists[cluster].as_ref().map_err(String::as_str),
             apply_strategy: &apply,
             cluster_exists: walk.labels.contains_key(cluster) || world.unread.iter().any(|name| name == cluster),
+            // A plan tells what comes, not when.
+            window: None,
         };
         let status = binding.status.as_ref();
         Member::of(

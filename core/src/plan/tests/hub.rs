@@ -380,6 +380,7 @@ impl Hub {
                     overrides: lists[name].as_ref().map_err(String::as_str),
                     apply_strategy: &apply,
                     cluster_exists: self.members.contains_key(&binding.spec.target_cluster),
+                    window: None,
                 };
                 let status = binding.status.as_ref();
                 Member::of(

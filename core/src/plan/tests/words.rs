@@ -79,6 +79,7 @@ fn a_placement_that_update_runs_roll_out_shows_the_run() {
     let request = Request {
         strategy: "slow",
         spec: Some(&both),
+        settings: None,
         index: None,
     };
     let run = hub.plan(Some(&request)).run.unwrap();
@@ -130,6 +131,7 @@ fn a_run_of_an_earlier_index_gives_back_what_was_selected_then() {
     let request = |index| Request {
         strategy: "all",
         spec: Some(&all),
+        settings: None,
         index,
     };
     let back = hub.plan(Some(&request(Some("0"))));
