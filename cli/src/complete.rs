@@ -35,19 +35,18 @@ enum Kind {
     Kubectl,
 }
 
-pub(crate) fn run(args: &Args, mut command: Command) -> Result<Exit> {
+pub(crate) fn run(args: &Args, mut command: Command) {
     let shell = match args.shell {
         Kind::Bash => Shell::Bash,
         Kind::Zsh => Shell::Zsh,
         Kind::Fish => Shell::Fish,
         Kind::Kubectl => {
             println!("#!/bin/sh\n# Asked by kubectl for `kubectl fleet <TAB>`.\nexec kubectl-fleet __complete \"$@\"");
-            return Ok(Exit::Done);
+            return;
         }
     };
     // The program that the shell runs has another name than what people type.
     generate(shell, &mut command, "kubectl-fleet", &mut io::stdout());
-    Ok(Exit::Done)
 }
 
 /// Answers kubectl: the words so far, the last one unfinished.
@@ -98,7 +97,7 @@ fn candidates(words: &[String], command: &Command) -> Vec<String> {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             found.push(format!("{}\t{about}", command.get_name()));
         }
-        let values = at.get_positionals().flat_map(|arg| arg.get_possible_values());
+        let values = at.get_positionals().flat_map(clap::Arg::get_possible_values);
         found.extend(values.map(|value| value.get_name().to_owned()));
     }
     found.retain(|candidate| candidate.starts_with(last.as_str()));

@@ -42,6 +42,7 @@ const HEARTBEAT_PERIOD_SECONDS: i32 = 15;
     after_help = "Example:\n  kubectl fleet join east --hub-cluster-context hub --member-cluster-context east > values.yaml\n  \
                         helm install member-agent deploy/charts/member-agent -n fleet-system --create-namespace -f values.yaml"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// The member's name in the fleet
     #[arg(value_name = "NAME")]

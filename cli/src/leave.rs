@@ -64,15 +64,14 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     let hub = Hub::new(client.clone());
     let leaving = leave(&hub, &client, &name, dry_run, wait, &terminal::note);
     let deadline = Instant::now() + timeout;
-    match tokio::time::timeout_at(deadline, progress::shown("waiting until it has left", leaving)).await {
-        Ok(exit) => exit,
-        Err(_) => {
-            terminal::note(&format!(
-                "the time is up, and {name} is still leaving: `kubectl fleet why membercluster/{name}` says what it waits for"
-            ));
-            Ok(Exit::TimedOut)
-        }
+    let leaving = progress::shown("waiting until it has left", leaving);
+    if let Ok(exit) = tokio::time::timeout_at(deadline, leaving).await {
+        return exit;
     }
+    terminal::note(&format!(
+        "the time is up, and {name} is still leaving: `kubectl fleet why membercluster/{name}` says what it waits for"
+    ));
+    Ok(Exit::TimedOut)
 }
 
 async fn leave(

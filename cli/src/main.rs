@@ -157,7 +157,7 @@ async fn main() -> ExitCode {
             return exit.into();
         }
     };
-    match (run(command).await, old) {
+    match (Box::pin(run(command)).await, old) {
         (Ok(exit), _) => exit.into(),
         (Err(error), Some(name)) => old::refuse(&format!("{error:#}"), help(name).as_deref()),
         (Err(error), None) => {
@@ -182,7 +182,7 @@ async fn run(command: Command) -> Result<Exit> {
         Command::Join(args) => return join::run(args).await,
         Command::Leave(args) => return leave::run(args).await,
         Command::Check(args) => return check::run(args).await,
-        Command::Plan(args) => return plan::run(args).await,
+        Command::Plan(args) => return Box::pin(plan::run(args)).await,
         Command::Cordon(args) => return cordon::run(args).await,
         Command::Drain(args) => return drain::run(args).await,
         Command::Uncordon(args) => return uncordon::run(args).await,
@@ -190,7 +190,7 @@ async fn run(command: Command) -> Result<Exit> {
         Command::DrainCluster(args) => draincluster::run(args).await?,
         Command::UncordonCluster(args) => uncordoncluster::run(args).await?,
         Command::SupportBundle(args) => return support_bundle::run(args).await,
-        Command::Completion(args) => return complete::run(&args, Args::command()),
+        Command::Completion(args) => complete::run(&args, Args::command()),
         Command::Manual(args) => return manual::run(&args, Args::command()),
         Command::Answer { words } => return complete::answer(&words, &Args::command()),
         Command::Version => version::print(),

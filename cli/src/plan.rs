@@ -98,7 +98,8 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         strategy: strategy.as_deref(),
         index,
     };
-    let shown = progress::shown("reading the hub", planned(&client, &asked)).await?;
+    let planned = Box::pin(planned(&client, &asked));
+    let shown = progress::shown("reading the hub", planned).await?;
     for note in &shown.notes {
         terminal::note(&format!("note: {note}"));
     }

@@ -267,6 +267,24 @@ fn of_update_runs() {
              next run: c4, c5",
         ),
         (
+            E::ApprovalStale {
+                request: s("r-after-s"),
+                observed: 0,
+                generation: 1,
+            },
+            "Warning UpdateRunApprovalStale: The approval of r-after-s is ignored: its Approved condition has \
+             observedGeneration 0, want 1",
+        ),
+    ]);
+}
+
+#[test]
+fn of_update_runs_with_settings() {
+    type E = UpdateRunEvent;
+    let s = |text: &str| text.to_owned();
+    let list = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+    assert_rows(&[
+        (
             E::ClustersUnassigned {
                 clusters: list("c4 c5"),
             },
@@ -330,15 +348,14 @@ fn of_update_runs() {
             },
             "Normal UpdateRunGatePassed: The gate Job ops/check of stage canary has passed",
         ),
-        (
-            E::ApprovalStale {
-                request: s("r-after-s"),
-                observed: 0,
-                generation: 1,
-            },
-            "Warning UpdateRunApprovalStale: The approval of r-after-s is ignored: its Approved condition has \
-             observedGeneration 0, want 1",
-        ),
+    ]);
+}
+
+#[test]
+fn of_update_runs_that_others_disturb() {
+    type E = UpdateRunEvent;
+    let s = |text: &str| text.to_owned();
+    assert_rows(&[
         (
             E::Preempted {
                 cluster: s("c1"),

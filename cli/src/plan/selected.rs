@@ -160,7 +160,7 @@ impl Objects<'_> {
                         self.put(&ask.gvk, value);
                     }
                 }
-                Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 405) => {
+                Err(kube::Error::Api(status)) if matches!(status.code, 403..=405) => {
                     let (group, _, kind) = &ask.gvk;
                     notes.push(format!(
                         "{kind}{}{group} cannot be listed ({}): taken as in the newest snapshot",

@@ -187,10 +187,10 @@ impl Shown {
         if let Some(outline) = &run.outline {
             let mut table = Table::new(&["STAGE", "CLUSTER", "HAS NOW"]);
             let stages = outline.stages.iter();
-            let staged = stages.flat_map(|stage| stage.clusters.iter().map(|cluster| (stage.name.as_str(), cluster)));
+            let planned = stages.flat_map(|stage| stage.clusters.iter().map(|cluster| (stage.name.as_str(), cluster)));
             let unassigned = outline.unassigned.iter().map(|cluster| ("(none)", cluster));
             let leaving = outline.leaving.iter().map(|cluster| ("(removed)", cluster));
-            for (stage, cluster) in staged.chain(unassigned).chain(leaving) {
+            for (stage, cluster) in planned.chain(unassigned).chain(leaving) {
                 let has = if cluster.has.snapshot.is_empty() {
                     "nothing"
                 } else {

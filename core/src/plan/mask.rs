@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn secret(fields: Value) -> Value {
+    fn secret(fields: &Value) -> Value {
         let mut object = json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque" });
         object
             .as_object_mut()
@@ -93,18 +93,18 @@ mod tests {
 
     #[test]
     fn that_a_value_differs_is_all_that_can_be_seen() {
-        let mut before = secret(json!({ "data": { "same": "cGFzcw==", "other": "b25l", "gone": "Z29uZQ==" } }));
-        let mut after = secret(json!({
+        let mut before = secret(&json!({ "data": { "same": "cGFzcw==", "other": "b25l", "gone": "Z29uZQ==" } }));
+        let mut after = secret(&json!({
             "data": { "same": "cGFzcw==", "other": "dHdv", "new": "bmV3" }, "stringData": { "plain": "text" },
         }));
         mask(Some(&mut before), Some(&mut after));
         assert_eq!(
             before,
-            secret(json!({ "data": { "same": "***", "other": "*** (before)", "gone": "***" } }))
+            secret(&json!({ "data": { "same": "***", "other": "*** (before)", "gone": "***" } }))
         );
         assert_eq!(
             after,
-            secret(json!({
+            secret(&json!({
                 "data": { "same": "***", "other": "*** (after)", "new": "***" }, "stringData": { "plain": "*** (after)" },
             }))
         );
@@ -112,12 +112,12 @@ mod tests {
 
     #[test]
     fn one_side_alone_and_odd_forms_are_hidden_too() {
-        let mut only = secret(json!({ "data": { "a": "cGFzcw==" }, "stringData": ["pass"] }));
+        let mut only = secret(&json!({ "data": { "a": "cGFzcw==" }, "stringData": ["pass"] }));
         mask(None, Some(&mut only));
-        assert_eq!(only, secret(json!({ "data": { "a": "***" }, "stringData": "***" })));
+        assert_eq!(only, secret(&json!({ "data": { "a": "***" }, "stringData": "***" })));
         let (mut before, mut after) = (
-            secret(json!({ "data": "pass" })),
-            secret(json!({ "data": { "a": "pass" } })),
+            secret(&json!({ "data": "pass" })),
+            secret(&json!({ "data": { "a": "pass" } })),
         );
         mask(Some(&mut before), Some(&mut after));
         assert!(!format!("{before}{after}").contains("pass"));

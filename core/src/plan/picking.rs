@@ -192,20 +192,18 @@ fn latest_policy(walk: &Walk<'_, '_>) -> (PolicySnapshot, bool, Option<String>) 
         metas.iter().enumerate().map(|(at, (meta, _))| (meta, at)),
         labels::POLICY_INDEX,
     );
-    match at {
-        Some(at) => (metas.swap_remove(at).1, false, problem),
-        None => {
-            let empty = PolicySnapshot {
-                meta: ObjectMeta::default(),
-                spec: PolicySnapshotSpec {
-                    policy: None,
-                    policy_hash: ByteString::default(),
-                },
-                status: None,
-            };
-            (empty, false, problem)
-        }
+    if let Some(at) = at {
+        return (metas.swap_remove(at).1, false, problem);
     }
+    let empty = PolicySnapshot {
+        meta: ObjectMeta::default(),
+        spec: PolicySnapshotSpec {
+            policy: None,
+            policy_hash: ByteString::default(),
+        },
+        status: None,
+    };
+    (empty, false, problem)
 }
 
 /// The bindings once the scheduler's plan is written, as the hub agent writes it.

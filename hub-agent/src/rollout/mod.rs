@@ -11,6 +11,7 @@ use std::{
 };
 
 use fleet_api::{
+    annotations,
     conditions::{self, binding::Available},
     placement::{ApplyStrategy, RolloutStrategyType, Scope},
 };

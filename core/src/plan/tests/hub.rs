@@ -53,6 +53,7 @@ pub(super) fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "of other kinds nothing may be known")]
 pub(super) fn is_cluster_scoped(object: &ObjectId) -> Option<bool> {
     Some(object.kind == "Namespace")
 }
