@@ -47,14 +47,19 @@ pub(crate) struct Args {
 
 /// The request that somebody approves.
 #[derive(Debug, PartialEq, Eq)]
-struct Target {
+pub(crate) struct Target {
     name: String,
     /// Only a namespaced request has one.
     namespace: Option<String>,
 }
 
 impl Target {
-    fn new(args: &Args) -> Result<Self> {
+    /// The request of this name; in a namespace unless it is cluster-scoped.
+    pub(crate) fn new(name: String, namespace: Option<String>) -> Self {
+        Self { name, namespace }
+    }
+
+    fn of(args: &Args) -> Result<Self> {
         let [kind] = args.kind.as_slice() else {
             ensure!(!args.kind.is_empty(), "resource kind is required");
             bail!("accepts 1 arg(s), received {}", args.kind.len());
@@ -89,7 +94,7 @@ impl Target {
         }
     }
 
-    async fn approve(&self, hub: &Hub) -> Result<()> {
+    pub(crate) async fn approve(&self, hub: &Hub) -> Result<()> {
         let named = Named {
             namespace: self.namespace.as_deref(),
             name: &self.name,
@@ -130,7 +135,7 @@ fn approve(request: &mut DynamicObject, scope: Scope, now: Timestamp) -> Result<
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
-    let target = Target::new(&args)?;
+    let target = Target::of(&args)?;
     let hub = Hub::connect(args.hub_cluster_context.as_deref()).await?;
     let approved = old::in_time(Instant::now() + args.timeout, target.approve(&hub)).await;
     approved.with_context(|| format!("failed to approve {}", target.title()))?;

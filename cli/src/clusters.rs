@@ -35,30 +35,10 @@ pub(crate) async fn connect(context: Option<&str>) -> Result<Cluster> {
 
 /// The cluster that kubectl would speak to with these flags.
 pub(crate) async fn connect_with(globals: &Globals) -> Result<Cluster> {
-    let listed = match &globals.kubeconfig {
-        Some(file) => file.clone().into_os_string(),
-        None => std::env::var_os("KUBECONFIG").unwrap_or_default(),
-    };
-    let kubeconfig =
-        kubeconfig(&listed).context("cannot read the kubeconfig (set KUBECONFIG, or create ~/.kube/config)")?;
-    let options = KubeConfigOptions {
-        context: globals.context.clone(),
-        cluster: globals.cluster.clone(),
-        user: globals.user.clone(),
-    };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .with_context(|| match &globals.context {
-            Some(name) => format!("cannot use context {name:?} (`kubectl config get-contexts` lists them)"),
-            None => "cannot use the current context (`kubectl config get-contexts` lists all)".to_owned(),
-        })?;
+    let (mut config, _) = config(globals).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     if !globals.request_timeout.is_zero() {
         config.read_timeout = Some(globals.request_timeout);
-    }
-    if let Some(user) = &globals.as_user {
-        config.auth_info.impersonate = Some(user.clone());
-        config.auth_info.impersonate_groups = Some(globals.as_group.clone()).filter(|groups| !groups.is_empty());
     }
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = config.default_namespace.clone();
@@ -73,6 +53,34 @@ pub(crate) async fn connect_with(globals: &Globals) -> Result<Cluster> {
         ca,
         namespace,
     })
+}
+
+/// How to reach the cluster that kubectl would speak to with these flags, and the name of its context.
+pub(crate) async fn config(globals: &Globals) -> Result<(Config, String)> {
+    let listed = match &globals.kubeconfig {
+        Some(file) => file.clone().into_os_string(),
+        None => std::env::var_os("KUBECONFIG").unwrap_or_default(),
+    };
+    let kubeconfig =
+        kubeconfig(&listed).context("cannot read the kubeconfig (set KUBECONFIG, or create ~/.kube/config)")?;
+    let options = KubeConfigOptions {
+        context: globals.context.clone(),
+        cluster: globals.cluster.clone(),
+        user: globals.user.clone(),
+    };
+    let current = kubeconfig.current_context.clone();
+    let name = globals.context.clone().or(current).unwrap_or_default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .with_context(|| match &globals.context {
+            Some(name) => format!("cannot use context {name:?} (`kubectl config get-contexts` lists them)"),
+            None => "cannot use the current context (`kubectl config get-contexts` lists all)".to_owned(),
+        })?;
+    if let Some(user) = &globals.as_user {
+        config.auth_info.impersonate = Some(user.clone());
+        config.auth_info.impersonate_groups = Some(globals.as_group.clone()).filter(|groups| !groups.is_empty());
+    }
+    Ok((config, name))
 }
 
 /// The files of a list, the first counts; the home file without one. As for kubectl, a file of a list may be absent.

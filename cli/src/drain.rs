@@ -9,6 +9,8 @@ mod state;
 mod survey;
 mod work;
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use crate::{
@@ -17,7 +19,7 @@ use crate::{
     output::{self, Format},
     terminal::{self, Say},
 };
-use report::Report;
+pub(crate) use report::{Outcome, Report};
 use state::{Cut, Drain, Options};
 
 /// Take all placements off a member cluster, and say what holds it up.
@@ -63,6 +65,22 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     let (report, ended) = drain(&hub, &cluster, &options, interrupted, &terminal::note).await;
     output::print(&report, output)?;
     ended
+}
+
+/// A drain that nobody watches in a terminal: what became of it, and what it would have said. Waits for the hub's answers, and
+/// for nothing else.
+pub(crate) async fn quietly(hub: &Hub, cluster: &str, dry_run: bool) -> Result<(Report, Vec<String>)> {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let options = Options {
+        dry_run,
+        timeout: PATIENCE,
+        ..Options::default()
+    };
+    let said = parking_lot::Mutex::new(Vec::new());
+    let say = |line: &str| said.lock().push(line.to_owned());
+    let (report, ended) = drain(hub, cluster, &options, std::future::pending(), &say).await;
+    ended?;
+    Ok((report, said.into_inner()))
 }
 
 /// What became of it, and how the command ends.

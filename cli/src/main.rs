@@ -21,6 +21,7 @@ mod check;
 mod clusters;
 mod complete;
 mod cordon;
+mod dashboard;
 mod diff;
 mod drain;
 mod draincluster;
@@ -106,6 +107,8 @@ enum Command {
     Uncordon(uncordon::Args),
     /// Approve what an update run waits for
     Approve(approve::Args),
+    /// Open the fleet in the browser
+    Dashboard(dashboard::Args),
     /// Drain a member cluster with the lines of KubeFleet's plugin
     #[command(name = "draincluster")]
     DrainCluster(draincluster::Args),
@@ -187,6 +190,7 @@ async fn run(command: Command) -> Result<Exit> {
         Command::Drain(args) => return drain::run(args).await,
         Command::Uncordon(args) => return uncordon::run(args).await,
         Command::Approve(args) => approve::run(args).await?,
+        Command::Dashboard(args) => return Box::pin(dashboard::run(args)).await,
         Command::DrainCluster(args) => draincluster::run(args).await?,
         Command::UncordonCluster(args) => uncordoncluster::run(args).await?,
         Command::SupportBundle(args) => return support_bundle::run(args).await,

@@ -73,6 +73,14 @@ pub(crate) fn rendered(shown: &impl Shown, format: Format, style: &Style) -> Res
     })
 }
 
+/// Prints one line of data.
+pub(crate) fn line(text: &str) -> Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// What stands between two columns.
 const GAP: &str = "   ";
 

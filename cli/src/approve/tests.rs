@@ -30,7 +30,7 @@ fn what_is_approved_is_named_as_scripts_do() {
         ),
     ];
     for (line, title) in rows {
-        let target = Target::new(&parsed(line)).expect(line);
+        let target = Target::of(&parsed(line)).expect(line);
         assert_eq!(target.title(), title, "{line}");
     }
 }
@@ -53,7 +53,7 @@ fn what_is_missing_or_too_much_is_said_in_the_known_words() {
         ),
     ];
     for (line, error) in rows {
-        let refused = Target::new(&parsed(line)).expect_err(line);
+        let refused = Target::of(&parsed(line)).expect_err(line);
         assert_eq!(refused.to_string(), error, "{line}");
     }
 }

@@ -68,7 +68,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Evicted => "evicted",
             Self::Removing => "removing",

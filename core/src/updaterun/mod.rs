@@ -50,7 +50,7 @@ pub use advance::advance;
 pub use ending::{ended_at, expires};
 pub use gates::{GateCondition, GateObject, shown as shown_gate};
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
-pub(crate) use number::duration;
+pub use number::duration;
 pub use outline::{Contents, Named, Outline, OutlinedCluster, OutlinedStage};
 pub use pass::{index_of, snapshot_name};
 pub use restamp::restamp;

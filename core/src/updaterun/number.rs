@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<i64, &'static str> {
 }
 
 /// A duration such as `30s` or `1h30m`; none if it is not one. The schema lets no other units in.
-pub(crate) fn duration(text: &str) -> Option<SignedDuration> {
+pub fn duration(text: &str) -> Option<SignedDuration> {
     let mut rest = text;
     let mut sum = SignedDuration::ZERO;
     if rest.is_empty() {

@@ -1,0 +1,95 @@
+//! `kubectl fleet dashboard`: the fleet in the browser, on this machine and with the user's own rights.
+
+mod actor;
+mod open;
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use fleet_dashboard::{Actor, Hub as Seen, Options, serve};
+use fleet_runtime::{
+    clock::Clock,
+    shutdown::{self, Tasks},
+};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::{Api, Client, api::PostParams};
+
+use crate::{clusters, exit::Exit, globals::Globals, hub::Hub, output, terminal};
+use actor::Commands;
+
+/// Open the fleet in the browser.
+///
+/// Listens on 127.0.0.1 only and shows what your own rights let you see; what you do there is done as you. The link that is
+/// printed works once; press Enter for another one. Runs until it is interrupted.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kubectl fleet dashboard\n  kubectl fleet dashboard --read-only --no-open --port 8080\n  \
+                  kubectl fleet dashboard --context hub"
+)]
+pub(crate) struct Args {
+    /// The port on 127.0.0.1 [default: any that is free]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Print the link, and do not start a browser
+    #[arg(long)]
+    no_open: bool,
+    /// Change nothing, whatever you may do
+    #[arg(long)]
+    read_only: bool,
+    #[command(flatten)]
+    globals: Globals,
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit> {
+    let Args {
+        port,
+        no_open,
+        read_only,
+        globals,
+    } = args;
+    let (config, context) = clusters::config(&globals).await?;
+    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    let agent = concat!("kubectl-fleet-dashboard/", env!("CARGO_PKG_VERSION"));
+    let client = fleet_runtime::client::build(config, agent).with_context(|| format!("cannot reach {server}"))?;
+    let stop = shutdown::on_signal().context("cannot hear signals")?;
+    let mut tasks = Tasks::new(stop.clone());
+    let clock = Clock::system();
+    let user = who(&client).await;
+    let seen = Seen::watch(client.clone(), clock, &mut tasks);
+    let actor = (!read_only).then(|| Arc::new(Commands::new(Hub::new(client.clone()))) as Arc<dyn Actor>);
+    let options = Options {
+        port,
+        context: context.clone(),
+        server: server.clone(),
+        user: user.clone().unwrap_or_default(),
+        actor,
+    };
+    let dashboard = serve(client, seen, options, &mut tasks).await?;
+    let as_user = user.map(|user| format!(" as {user}")).unwrap_or_default();
+    terminal::note(&format!("the fleet of context {context} ({server}){as_user}"));
+    let link = dashboard.door.link().context("cannot make secrets")?;
+    output::line(&link)?;
+    terminal::note("the link works once: press Enter for another, Ctrl-C to end");
+    // As long as the file is there, the browser finds what it is to open.
+    let _opened = if no_open { None } else { open::browser(&link) };
+    let door = dashboard.door.clone();
+    // A thread of its own: a read from a terminal cannot be taken back, and must not keep the process alive.
+    std::thread::spawn(move || {
+        for _ in std::io::stdin().lines().map_while(Result::ok) {
+            if let Ok(link) = door.link() {
+                // A reader who has gone reads no links.
+                let _ = output::line(&link);
+            }
+        }
+    });
+    tasks.join().await?;
+    Ok(Exit::Done)
+}
+
+/// Who the API server says we are; older ones do not say.
+async fn who(client: &Client) -> Option<String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let asked = async { api.create(&PostParams::default(), &SelfSubjectReview::default()).await };
+    let answer = fleet_runtime::client::answered(asked).await.ok()?;
+    answer.status?.user_info?.username
+}

@@ -1,0 +1,250 @@
+//! What is known of the hub: one watch per kind with the user's own rights, kept as the agents keep theirs.
+//!
+//! Metadata alone where that is enough (InternalMemberClusters, Works, resource snapshots: the latter two would bring every
+//! manifest, Secrets among them). Secrets themselves are never asked for. A kind that the user may not read, or that the hub
+//! does not have, is left out and named.
+
+mod bound;
+mod family;
+mod gather;
+mod grid;
+mod health;
+
+use std::sync::Arc;
+
+use fleet_api::{
+    cluster::{InternalMemberCluster, MemberCluster},
+    guard::Guarded,
+    kind::Kind,
+    names::MEMBER_NAMESPACE_PREFIX,
+    placement::{
+        ClusterResourcePlacementDisruptionBudget, ClusterResourcePlacementEviction, ClusterScoped, Namespaced, Scope,
+        Work,
+    },
+};
+use fleet_runtime::{
+    Key,
+    backoff::Backoff,
+    cache::{self, Builder, Era, Index, Metadata, Selection, Store},
+    clock::Clock,
+    shutdown::Tasks,
+};
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, Client, Resource, core::PartialObjectMeta};
+use tokio::{sync::watch, time::Duration};
+
+use self::bound::Bound;
+pub(crate) use self::{
+    family::{Family, key as family_key, name, parent_name},
+    grid::{Cell, Column, Grid, Mark},
+    health::{Kinds, Reception},
+};
+use crate::view::Name;
+
+/// Somebody looks at the page and waits for the API server to come back.
+const BACKOFF: Backoff = Backoff {
+    min: Duration::from_millis(250),
+    max: Duration::from_secs(3),
+};
+/// Events of what runs on the hub itself say nothing of the fleet, and are many.
+const FLEET_EVENTS: &str = "involvedObject.apiVersion!=v1,involvedObject.apiVersion!=apps/v1,\
+                            involvedObject.apiVersion!=batch/v1,involvedObject.apiVersion!=events.k8s.io/v1,\
+                            involvedObject.apiVersion!=autoscaling/v2,involvedObject.apiVersion!=policy/v1";
+
+/// What is known of the hub. Cheap to clone.
+#[derive(Clone)]
+pub struct Hub {
+    pub(crate) clock: Clock,
+    pub(crate) members: Store<MemberCluster>,
+    internals: Store<PartialObjectMeta<InternalMemberCluster>>,
+    works_on: Index<PartialObjectMeta<Work>, String>,
+    pub(crate) budgets: Store<ClusterResourcePlacementDisruptionBudget>,
+    pub(crate) evictions: Store<ClusterResourcePlacementEviction>,
+    pub(crate) events: Store<Event>,
+    pub(crate) cluster: Family<ClusterScoped>,
+    pub(crate) namespaced: Family<Namespaced>,
+    pub(crate) grid: Arc<Grid>,
+    /// How every watch is doing.
+    pub(crate) kinds: Kinds,
+    changed: watch::Sender<u64>,
+}
+
+/// Starts watches.
+struct Watching<'a> {
+    client: Client,
+    era: Era,
+    clock: Clock,
+    tasks: &'a mut Tasks,
+    kinds: Kinds,
+    changed: watch::Sender<u64>,
+}
+
+impl Watching<'_> {
+    fn selection(&self) -> Selection {
+        Selection {
+            backoff: BACKOFF,
+            ..Selection::all(&self.era)
+        }
+    }
+
+    /// A kind of the fleet. Users write most of them: one odd object must not stop the watch.
+    fn whole<K: Kind>(&mut self, builder: Builder<K>) -> Store<K> {
+        let store = builder.build();
+        let api = Api::<Guarded<K>>::all(self.client.clone());
+        let decode = |guarded: Guarded<K>| guarded.0.map_err(|odd| odd.error);
+        let watch = store.clone().watch(api, self.selection(), decode);
+        self.tasks.spawn_endless(store.name(), watch);
+        self.follow(&store, |_| {});
+        store
+    }
+
+    /// Bindings, with somebody who hears of every one that changes, before pages do.
+    fn bound<S: Scope>(&mut self, builder: Builder<Bound<S>>, each: impl Fn(&Bound<S>) + Send + Sync + 'static) {
+        let store = builder.build();
+        let api = Api::<Guarded<S::Binding>>::all(self.client.clone());
+        let decode = |guarded: Guarded<S::Binding>| guarded.0.map(Bound::of).map_err(|odd| odd.error);
+        let watch = store.clone().watch(api, self.selection(), decode);
+        self.tasks.spawn_endless(store.name(), watch);
+        self.follow(&store, each);
+    }
+
+    /// A kind of which the names are enough.
+    fn names<K: Kind>(&mut self, builder: Builder<PartialObjectMeta<K>>) -> Store<PartialObjectMeta<K>> {
+        let store = builder.build();
+        let api = Metadata(Api::<K>::all(self.client.clone()));
+        let watch = store.clone().watch(api, self.selection(), cache::plain);
+        self.tasks.spawn_endless(store.name(), watch);
+        self.follow(&store, |_| {});
+        store
+    }
+
+    fn events(&mut self) -> Store<Event> {
+        let store = Store::new("events");
+        let selection = Selection {
+            fields: Some(FLEET_EVENTS.to_owned()),
+            ..self.selection()
+        };
+        let api = Api::<Event>::all(self.client.clone());
+        let watch = store.clone().watch(api, selection, cache::plain);
+        self.tasks.spawn_endless(store.name(), watch);
+        self.follow(&store, |_| {});
+        store
+    }
+
+    /// Tells everybody of every change of a store, and notes how its watch is doing.
+    fn follow<K: Resource + Send + Sync + 'static>(
+        &mut self,
+        store: &Store<K>,
+        each: impl Fn(&K) + Send + Sync + 'static,
+    ) {
+        let hearing = self.kinds.add(store.name());
+        let (mut changes, mut state) = (store.subscribe(), store.state());
+        let (listeners, clock) = (self.changed.clone(), self.clock.clone());
+        let mut synced = Box::pin(store.clone().into_synced());
+        let mut waits = true;
+        self.tasks.spawn_endless("changes", async move {
+            loop {
+                tokio::select! {
+                    change = changes.next() => {
+                        each(change.object());
+                        while let Some(change) = changes.try_next() {
+                            each(change.object());
+                        }
+                    }
+                    Ok(()) = state.changed() => {
+                        let now = state.borrow_and_update().clone();
+                        hearing.note(&now, clock.now());
+                    }
+                    () = &mut synced, if waits => {
+                        waits = false;
+                        hearing.listed();
+                    }
+                }
+                listeners.send_modify(|number| *number += 1);
+            }
+        });
+    }
+}
+
+/// Waits on a store that it owns.
+trait IntoSynced {
+    fn into_synced(self) -> impl Future<Output = ()> + Send;
+}
+
+impl<K: Resource + Send + Sync + 'static> IntoSynced for Store<K> {
+    async fn into_synced(self) {
+        self.synced().await;
+    }
+}
+
+impl Hub {
+    /// Starts to watch.
+    pub fn watch(client: Client, clock: Clock, tasks: &mut Tasks) -> Self {
+        let grid = Arc::new(Grid::default());
+        let mut watching = Watching {
+            client,
+            era: Era::default(),
+            clock: clock.clone(),
+            tasks,
+            kinds: Kinds::default(),
+            changed: watch::Sender::new(0),
+        };
+        let mut works = Store::builder("works");
+        let works_on = works.index(|work: &PartialObjectMeta<Work>| {
+            let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
+            let cluster = namespace.strip_prefix(MEMBER_NAMESPACE_PREFIX);
+            cluster.map(str::to_owned).into_iter().collect()
+        });
+        watching.names(works);
+        Self {
+            members: watching.whole(Store::builder(MemberCluster::CRD.plural)),
+            internals: watching.names(Store::builder(InternalMemberCluster::CRD.plural)),
+            works_on,
+            budgets: watching.whole(Store::builder(ClusterResourcePlacementDisruptionBudget::CRD.plural)),
+            evictions: watching.whole(Store::builder(ClusterResourcePlacementEviction::CRD.plural)),
+            events: watching.events(),
+            cluster: Family::watch(&mut watching, &grid),
+            namespaced: Family::watch(&mut watching, &grid),
+            grid,
+            kinds: watching.kinds.clone(),
+            changed: watching.changed.clone(),
+            clock,
+        }
+    }
+
+    /// A number that is another one whenever something has changed.
+    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Waits until every kind is listed, or it is known why it cannot be.
+    pub async fn settled(&self) {
+        let mut changed = self.changed();
+        while !self.kinds.are_settled() {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// All placements, by name.
+    pub(crate) fn placements(&self) -> Vec<Name> {
+        let cluster = self.cluster.placements.all();
+        let namespaced = self.namespaced.placements.all();
+        let cluster = cluster.iter().map(|it| name(&Key::of(&**it)));
+        let mut all: Vec<_> = cluster
+            .chain(namespaced.iter().map(|it| name(&Key::of(&**it))))
+            .collect();
+        all.sort();
+        all
+    }
+
+    /// The Works of a member, by name.
+    pub(crate) fn works_on(&self, cluster: &str) -> Vec<Arc<PartialObjectMeta<Work>>> {
+        self.works_on.get(&cluster.to_owned())
+    }
+
+    pub(crate) fn member(&self, name: &str) -> Option<Arc<MemberCluster>> {
+        self.members.get(&Key::cluster(name))
+    }
+}

@@ -1,0 +1,81 @@
+//! The pages: each takes what it needs from the hub's stores and says what it shows, for whom a terminal says the same.
+
+mod act;
+mod difference;
+mod fleet;
+mod member;
+mod members;
+mod mend;
+mod on;
+mod parts;
+mod placement;
+mod placements;
+mod run;
+mod runs;
+mod shell;
+mod snapshots;
+mod timeline;
+
+use maud::Markup;
+
+pub(crate) use self::{
+    act::{asked, done},
+    shell::{fragment, refused, welcome, whole},
+};
+use crate::{hub::Hub, rights::Rights, view::View};
+pub(crate) use snapshots::changes;
+
+/// What all pages are made with.
+pub(crate) struct Site<'a> {
+    pub(crate) hub: &'a Hub,
+    pub(crate) rights: &'a Rights,
+    /// Whose hub it is: the context, its server, and the user.
+    pub(crate) whose: &'a Whose,
+    /// Nothing can be changed, because it was started so.
+    pub(crate) read_only: bool,
+    /// What forms carry.
+    pub(crate) form: &'a str,
+}
+
+/// Whose hub it is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Whose {
+    pub(crate) context: String,
+    pub(crate) server: String,
+    pub(crate) user: String,
+}
+
+/// What a page shows.
+pub(crate) struct Page {
+    pub(crate) title: String,
+    /// The command that says the same.
+    pub(crate) command: String,
+    pub(crate) body: Markup,
+}
+
+/// The page of a view. What is not there has a page too: it may come.
+pub(crate) fn page(site: &Site<'_>, view: &View) -> Page {
+    match view {
+        View::Fleet(filter) => fleet::page(site, filter),
+        View::Placements => placements::page(site),
+        View::Placement(name, number) => placement::page(site, name, *number),
+        View::On(name, cluster) => on::page(site, name, cluster),
+        View::Differences(name) => difference::page(site, name),
+        // What two of them hold is read when it is asked for, and does not change.
+        View::Snapshots(name) | View::Changes(name, ..) => snapshots::page(site, name),
+        View::Runs => runs::page(site),
+        View::Run(name) => run::page(site, name),
+        View::Members(number) => members::page(site, *number),
+        View::Member(name) => member::page(site, name),
+        View::Timeline(about) => timeline::page(site, about.as_ref()),
+    }
+}
+
+/// The acts that a page offers, so that their rights can be asked for before it is rendered.
+pub(crate) fn acts(hub: &Hub, view: &View) -> Vec<crate::Act> {
+    match view {
+        View::Run(name) => run::acts(hub, name),
+        View::Member(name) => member::acts(hub, name),
+        _ => Vec::new(),
+    }
+}

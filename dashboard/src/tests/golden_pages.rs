@@ -1,0 +1,149 @@
+//! Every page as it is sent, in `golden/`: `GOLDEN=write` writes them anew, and the difference is there to be read.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::{visitor::Visitor, world};
+
+const PAGES: [(&str, &str); 16] = [
+    ("fleet", "/"),
+    ("fleet-grouped", "/?group=region&show=trouble"),
+    ("fleet-nothing-fits", "/?q=nothing-is-called-so"),
+    ("placements", "/placements"),
+    ("placement-drifted", "/placements/web"),
+    ("placement-namespaced", "/namespaces/team-a/placements/api"),
+    ("placement-not-there", "/placements/gone"),
+    ("on-drifted", "/placements/web/on/east"),
+    ("on-not-picked", "/placements/web/on/south"),
+    ("differences", "/placements/web/differences"),
+    ("snapshots", "/placements/web/snapshots"),
+    ("runs", "/runs"),
+    ("run", "/runs/shop-1"),
+    ("members", "/members"),
+    ("member-silent", "/members/north"),
+    ("timeline", "/placements/web/timeline"),
+];
+
+/// A tag to a line: so a difference shows what has changed.
+fn lines(html: &str) -> String {
+    let mut text = html.replace("><", ">\n<");
+    text.push('\n');
+    text
+}
+
+#[tokio::test]
+async fn every_page_is_as_it_was() {
+    let visitor = Visitor::new().await;
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
+    let writes = std::env::var("GOLDEN").is_ok_and(|word| word == "write");
+    let mut differ = Vec::new();
+    for (name, path) in PAGES {
+        let answer = visitor.get(path).await;
+        assert_eq!(answer.code, 200, "{path}");
+        let file = dir.join(format!("{name}.html"));
+        let page = lines(&answer.body);
+        if writes {
+            std::fs::write(&file, &page).unwrap();
+        } else if std::fs::read_to_string(&file).unwrap_or_default() != page {
+            differ.push(name);
+        }
+    }
+    assert!(
+        differ.is_empty(),
+        "these pages are other ones now: {differ:?}; GOLDEN=write writes them"
+    );
+}
+
+#[tokio::test]
+async fn markup_in_names_and_messages_is_text_on_every_page() {
+    let visitor = Visitor::new().await;
+    let mut shown = 0;
+    for (_, path) in PAGES {
+        let body = visitor.get(path).await.body;
+        for tag in ["<script>", "<img src=x", "onerror=alert(1)>'"] {
+            assert!(!body.contains(tag), "{tag} in {path}");
+        }
+        shown += body.matches("&lt;script&gt;alert(1)").count();
+    }
+    assert!(shown > 5, "the markup is there to be escaped: {shown}");
+    // What is called so is a part of links too.
+    let name = percent_encoding::utf8_percent_encode(world::MARKUP, percent_encoding::NON_ALPHANUMERIC);
+    for path in ["/placements", "/runs", "/members"] {
+        let body = visitor.get(&format!("{path}/{name}")).await.body;
+        assert!(
+            body.contains("&lt;script&gt;") && !body.contains("<script>") && !body.contains("<img src=x"),
+            "{path}"
+        );
+    }
+    let body = visitor.get(&format!("/?q={name}&group={name}")).await.body;
+    assert!(
+        !body.contains("<script>") && !body.contains("value=\"<"),
+        "in the filter"
+    );
+}
+
+#[tokio::test]
+async fn secrets_are_never_shown_nor_asked_for() {
+    let visitor = Visitor::new().await;
+    for path in ["/placements/web/on/east", "/placements/web/differences"] {
+        let body = visitor.get(path).await.body;
+        assert!(body.contains("/data/password") && body.contains("redacted"), "{path}");
+        assert!(!body.contains("aHVudGVyMg") && !body.contains("b3RoZXI="), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_two_snapshots_hold_differently_is_shown_without_secrets() {
+    let visitor = Visitor::new().await;
+    let put = |index: u64, manifests: serde_json::Value| {
+        let labels =
+            json!({"kubernetes-fleet.io/parent-CRP": "web", "kubernetes-fleet.io/resource-index": index.to_string()});
+        let path = format!("{}/clusterresourcesnapshots/web-{index}-snapshot", world::PLACEMENTS);
+        visitor.server.put(
+            &path,
+            json!({"metadata": {"labels": labels}, "spec": {"selectedResources": manifests}}),
+        );
+    };
+    let config = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "web"}, "data": {"a": value}});
+    let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "web"}, "data": {"p": value}});
+    let named = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    put(4, json!([config("before"), secret("aHVudGVyMg=="), named("old")]));
+    put(5, json!([config(world::MARKUP), secret("b3RoZXI="), named("new")]));
+    let body = visitor.get("/placements/web/changes?from=4&to=5").await.body;
+    for text in [
+        "ConfigMap web/c",
+        "/data/a",
+        "before",
+        "/data/p",
+        "redacted",
+        "added</span> Namespace new",
+        "removed</span> Namespace old",
+    ] {
+        assert!(body.contains(text), "{text}: {body}");
+    }
+    for text in ["aHVudGVyMg", "b3RoZXI", "<script>alert"] {
+        assert!(!body.contains(text), "{text}");
+    }
+    let none = visitor.get("/placements/web/changes?from=5&to=6").await.body;
+    assert!(none.contains("there is no resource snapshot 6 of web"));
+}
+
+#[tokio::test]
+async fn why_is_one_click_away_from_every_red_cell() {
+    let visitor = Visitor::new().await;
+    let fleet = visitor.get("/").await.body;
+    let cells: Vec<_> = fleet
+        .match_indices("class=\"cell failed\"")
+        .chain(fleet.match_indices("class=\"cell drifted\""))
+        .collect();
+    assert!(cells.len() >= 2, "{cells:?}");
+    for (at, _) in cells {
+        let href = fleet[at..].split_once("href=\"").unwrap().1.split_once('"').unwrap().0;
+        let why = visitor.get(href).await.body;
+        assert!(
+            why.contains("class=\"cause\"") && why.contains("class=\"command\""),
+            "{href}"
+        );
+    }
+}

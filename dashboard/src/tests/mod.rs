@@ -1,0 +1,8 @@
+//! The dashboard as a browser sees it, on a hub in memory: every page as a golden file, and who is not let in.
+
+mod acts;
+mod faults;
+mod golden_pages;
+mod security;
+mod visitor;
+mod world;

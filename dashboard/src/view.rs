@@ -1,0 +1,337 @@
+//! What a page shows, as its URL says it: a page, its live fragments and every link go through here.
+
+use std::borrow::Cow;
+
+use form_urlencoded::Serializer;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// What stands for itself in a path.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Nobody types more, and it is shown back in the page.
+const FILTER_MAX: usize = 200;
+
+/// An object of either scope.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// Empty for a cluster-scoped object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Name {
+    /// An object of either scope; of the cluster's if the namespace is empty.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// As people write it.
+    pub fn shown(&self) -> Cow<'_, str> {
+        match self.namespace.as_str() {
+            "" => Cow::Borrowed(&self.name),
+            namespace => Cow::Owned(format!("{namespace}/{}", self.name)),
+        }
+    }
+
+    /// The flag for its namespace, with a space before it.
+    pub(crate) fn flag(&self) -> String {
+        match self.namespace.as_str() {
+            "" => String::new(),
+            namespace => format!(" -n {namespace}"),
+        }
+    }
+
+    /// One of two words: for the cluster-scoped kind, and for the namespaced one.
+    pub(crate) fn word<'a>(&self, cluster: &'a str, namespaced: &'a str) -> &'a str {
+        if self.namespace.is_empty() { cluster } else { namespaced }
+    }
+}
+
+/// Which members and placements the matrix shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// A part of the name of a member or a placement.
+    pub(crate) text: String,
+    /// The label by whose values members are grouped.
+    pub(crate) group: String,
+    /// Only what is not as it should be.
+    pub(crate) trouble: bool,
+    /// The page of members, from 0.
+    pub(crate) members: usize,
+    /// The page of placements, from 0.
+    pub(crate) placements: usize,
+}
+
+/// A page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Members and placements as a matrix.
+    Fleet(Filter),
+    /// All placements, or one.
+    Placements,
+    /// One placement; the page of its clusters.
+    Placement(Name, usize),
+    /// A placement on one cluster: why, and what differs.
+    On(Name, String),
+    /// All that differs of a placement.
+    Differences(Name),
+    /// The resource snapshots of a placement.
+    Snapshots(Name),
+    /// What changes from one of them to another.
+    Changes(Name, u64, u64),
+    /// All update runs.
+    Runs,
+    /// One of them.
+    Run(Name),
+    /// All members; the page.
+    Members(usize),
+    /// One of them.
+    Member(String),
+    /// What has happened to all, or to one.
+    Timeline(Option<About>),
+}
+
+/// Whose timeline it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum About {
+    Placement(Name),
+    Run(Name),
+    Member(String),
+}
+
+impl View {
+    /// What a URL shows; nothing if it is none of ours.
+    pub(crate) fn parse(path: &str, query: &str) -> Option<Self> {
+        let segments: Vec<String> = path
+            .strip_prefix('/')?
+            .split('/')
+            .map(|segment| percent_decode_str(segment).decode_utf8().ok().map(Cow::into_owned))
+            .collect::<Option<_>>()?;
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let (namespace, rest) = match segments.as_slice() {
+            ["namespaces", namespace, rest @ ..] if !namespace.is_empty() => (*namespace, rest),
+            all => ("", all),
+        };
+        let named = |name: &str| (!name.is_empty()).then(|| Name::new(namespace, name));
+        let page = || number(query, "page");
+        Some(match rest {
+            ["placements", name] => Self::Placement(named(name)?, page()),
+            ["placements", name, "on", cluster] => Self::On(named(name)?, (*cluster).to_owned()),
+            ["placements", name, "differences"] => Self::Differences(named(name)?),
+            ["placements", name, "snapshots"] => Self::Snapshots(named(name)?),
+            ["placements", name, "changes"] => Self::Changes(named(name)?, number(query, "from"), number(query, "to")),
+            ["placements", name, "timeline"] => Self::Timeline(Some(About::Placement(named(name)?))),
+            ["runs", name] => Self::Run(named(name)?),
+            ["runs", name, "timeline"] => Self::Timeline(Some(About::Run(named(name)?))),
+            _ if !namespace.is_empty() => return None,
+            [""] => Self::Fleet(Filter::parse(query)),
+            ["placements"] => Self::Placements,
+            ["runs"] => Self::Runs,
+            ["members"] => Self::Members(page()),
+            ["members", name] => Self::Member(named(name)?.name),
+            ["members", name, "timeline"] => Self::Timeline(Some(About::Member(named(name)?.name))),
+            ["timeline"] => Self::Timeline(None),
+            _ => return None,
+        })
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Fleet(filter) => format!("/{}", filter.query()),
+            Self::Placements => "/placements".into(),
+            Self::Placement(name, 0) => of("placements", name, ""),
+            Self::Placement(name, page) => of("placements", name, &format!("?page={page}")),
+            Self::On(name, cluster) => of("placements", name, &format!("/on/{}", segment(cluster))),
+            Self::Differences(name) => of("placements", name, "/differences"),
+            Self::Snapshots(name) => of("placements", name, "/snapshots"),
+            Self::Changes(name, from, to) => of("placements", name, &format!("/changes?from={from}&to={to}")),
+            Self::Runs => "/runs".into(),
+            Self::Run(name) => of("runs", name, ""),
+            Self::Members(0) => "/members".into(),
+            Self::Members(page) => format!("/members?page={page}"),
+            Self::Member(name) => format!("/members/{}", segment(name)),
+            Self::Timeline(None) => "/timeline".into(),
+            Self::Timeline(Some(About::Placement(name))) => of("placements", name, "/timeline"),
+            Self::Timeline(Some(About::Run(name))) => of("runs", name, "/timeline"),
+            Self::Timeline(Some(About::Member(name))) => format!("/members/{}/timeline", segment(name)),
+        }
+    }
+
+    /// The page that answers a `kubectl fleet why …` or `diff …`; nothing for other commands.
+    pub(crate) fn of_command(command: &str) -> Option<Self> {
+        let (verb, rest) = command.strip_prefix("kubectl fleet ")?.split_once(' ')?;
+        let mut words = rest.split_whitespace();
+        let (kind, name) = words.next()?.split_once('/')?;
+        let rest: Vec<&str> = words.collect();
+        let (cluster, namespace) = match rest.as_slice() {
+            [] => (None, ""),
+            ["-n", namespace] => (None, *namespace),
+            [cluster] => (Some(*cluster), ""),
+            [cluster, "-n", namespace] => (Some(*cluster), *namespace),
+            _ => return None,
+        };
+        let named = Name::new(namespace, name);
+        match (kind, cluster) {
+            ("crp" | "rp", None) if verb == "diff" => Some(Self::Differences(named)),
+            ("crp" | "rp", Some(cluster)) if verb == "diff" => Some(Self::On(named, cluster.to_owned())),
+            _ if verb != "why" => None,
+            ("crp" | "rp", Some(cluster)) => Some(Self::On(named, cluster.to_owned())),
+            ("crp" | "rp", None) => Some(Self::Placement(named, 0)),
+            ("csur" | "sur", None) => Some(Self::Run(named)),
+            ("membercluster", None) => Some(Self::Member(name.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+impl Filter {
+    fn parse(query: &str) -> Self {
+        let mut filter = Self::default();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            let text = || value.chars().take(FILTER_MAX).collect();
+            match key.as_ref() {
+                "q" => filter.text = text(),
+                "group" => filter.group = text(),
+                "show" => filter.trouble = value == "trouble",
+                "members" => filter.members = value.parse().unwrap_or(0),
+                "placements" => filter.placements = value.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+        filter
+    }
+
+    fn query(&self) -> String {
+        let mut query = Serializer::new(String::new());
+        let mut put = |key: &str, value: &str| {
+            query.append_pair(key, value);
+        };
+        if !self.text.is_empty() {
+            put("q", &self.text);
+        }
+        if !self.group.is_empty() {
+            put("group", &self.group);
+        }
+        if self.trouble {
+            put("show", "trouble");
+        }
+        for (key, page) in [("members", self.members), ("placements", self.placements)] {
+            if page > 0 {
+                put(key, &page.to_string());
+            }
+        }
+        match query.finish() {
+            query if query.is_empty() => query,
+            query => format!("?{query}"),
+        }
+    }
+}
+
+/// A part of a path, whatever characters it has.
+fn segment(text: &str) -> String {
+    utf8_percent_encode(text, IN_PATH).to_string()
+}
+
+fn of(kind: &str, name: &Name, rest: &str) -> String {
+    let own = segment(&name.name);
+    match name.namespace.as_str() {
+        "" => format!("/{kind}/{own}{rest}"),
+        namespace => format!("/namespaces/{}/{kind}/{own}{rest}", segment(namespace)),
+    }
+}
+
+fn number<N: std::str::FromStr + Default>(query: &str, key: &str) -> N {
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let value = pairs.find(|(name, _)| name == key).map(|(_, value)| value);
+    value.and_then(|value| value.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_is_found_under_its_own_url() {
+        let name = || Name::new("team a", "<b>&/?#");
+        let odd = || "x\"y/z".to_owned();
+        let filter = Filter {
+            text: "a&b=c".into(),
+            group: "topology/region".into(),
+            trouble: true,
+            members: 2,
+            placements: 1,
+        };
+        for view in [
+            View::Fleet(Filter::default()),
+            View::Fleet(filter),
+            View::Placements,
+            View::Placement(name(), 0),
+            View::Placement(Name::new("", "web"), 3),
+            View::On(name(), odd()),
+            View::Differences(name()),
+            View::Snapshots(name()),
+            View::Changes(name(), 3, 12),
+            View::Runs,
+            View::Run(name()),
+            View::Members(0),
+            View::Members(4),
+            View::Member(odd()),
+            View::Timeline(None),
+            View::Timeline(Some(About::Placement(name()))),
+            View::Timeline(Some(About::Run(name()))),
+            View::Timeline(Some(About::Member(odd()))),
+        ] {
+            let url = view.url();
+            let (path, query) = url.split_once('?').unwrap_or((&url, ""));
+            assert_eq!(View::parse(path, query), Some(view), "{url}");
+            assert!(url.starts_with('/') && !url.contains(['<', '"', ' ']), "{url}");
+        }
+    }
+
+    #[test]
+    fn other_urls_are_nobodys() {
+        for path in [
+            "",
+            "//",
+            "/nothing",
+            "/placements/",
+            "/namespaces/a/members/b",
+            "/namespaces//runs/b",
+            "/runs/%ff",
+        ] {
+            assert_eq!(View::parse(path, ""), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_asks_why_has_a_page() {
+        let web = || Name::new("", "web");
+        for (command, view) in [
+            ("kubectl fleet why crp/web", Some(View::Placement(web(), 0))),
+            ("kubectl fleet why crp/web east", Some(View::On(web(), "east".into()))),
+            (
+                "kubectl fleet why rp/web east -n shop",
+                Some(View::On(Name::new("shop", "web"), "east".into())),
+            ),
+            (
+                "kubectl fleet why sur/web -n shop",
+                Some(View::Run(Name::new("shop", "web"))),
+            ),
+            (
+                "kubectl fleet why membercluster/east",
+                Some(View::Member("east".into())),
+            ),
+            ("kubectl fleet diff crp/web", Some(View::Differences(web()))),
+            ("kubectl fleet diff crp/web east", Some(View::On(web(), "east".into()))),
+            ("kubectl fleet drain east", None),
+            ("kubectl get crp", None),
+            ("kubectl fleet why deployment.apps/web -n shop", None),
+        ] {
+            assert_eq!(View::of_command(command), view, "{command}");
+        }
+    }
+}
