@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo down test lint unit e2e bench generate advisories build need-cargo need-go
+.PHONY: help demo down test lint unit e2e bench generate advisories build need-cargo need-go need-chromium
 
 # Tools and control-plane binaries are kept outside the repository, so that a fresh clone finds them again.
 export FLEET_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flotilla
@@ -16,12 +16,16 @@ FLEET_LOCAL := target/debug/fleet-local
 E2E_THREADS := --test-threads 6
 # These kill and restart what others use, or speak of every member there is, or count what is written: one at a time, with
 # nobody else around.
-BREAKS_THE_FLEET := (binary(guides) + (binary(scheduling) & test(basics::)) + binary(admission) + binary(membership_faults) + binary(placement_faults) + binary(rollout_faults) + binary(applier_faults) + binary(safety_faults) + binary(migration) + binary(policies) + binary(restore) + binary(launcher) + binary(launcher_faults))
+BREAKS_THE_FLEET := (binary(guides) + (binary(scheduling) & test(basics::)) + binary(admission) + binary(membership_faults) + binary(placement_faults) + binary(rollout_faults) + binary(applier_faults) + binary(safety_faults) + binary(migration) + binary(policies) + binary(restore) + binary(dashboard_faults) + binary(launcher) + binary(launcher_faults))
 NEXTEST := .ci/nextest
 # Built with the unit tests: of one package alone, cargo would choose other features and build everything once more.
 SCENARIOS := $(NEXTEST) --workspace
 # Whether modules use each other in a circle: a unit test that needs nothing else, so that it also runs alone in two seconds.
 MODULES := $(or $(CARGO_TARGET_DIR),target)/modules
+# Rules of accessibility that browser tests hold pages to (MPL-2.0; only fetched, never shipped).
+AXE := $(TOOLS)/axe.min.js
+AXE_VERSION := 4.10.3
+AXE_SHA256 := 880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb
 # Tests that passed only at their second try, which only CI gives them.
 FLAKY := $(or $(CARGO_TARGET_DIR),target)/flaky.txt
 
@@ -52,7 +56,7 @@ unit: need-cargo $(TOOLS)/bin/cargo-nextest ## tests that need no cluster
 	@$(NEXTEST) --workspace -E 'not (package(fleet-e2e) & kind(test))'
 	@cargo test --locked --quiet --workspace --doc
 
-e2e: build $(TOOLS)/bin/cargo-nextest ## scenarios and faults on real control planes
+e2e: build $(TOOLS)/bin/cargo-nextest $(AXE) need-chromium ## scenarios and faults on real control planes
 	@echo "── end-to-end tests"
 	@$(SCENARIOS) --no-run
 	@$(FLEET_LOCAL) run --members 3 -- bash -euc '$(SCENARIOS) -E "binary(api)"; $(FLEET_LOCAL) agents; $(SCENARIOS) $(E2E_THREADS) -E "package(fleet-e2e) & kind(test) - binary(api) - $(BREAKS_THE_FLEET)"'
@@ -70,6 +74,19 @@ generate: need-cargo ## write the CRDs in deploy/ from the Rust types, what else
 
 advisories: need-cargo $(TOOLS)/bin/cargo-deny ## known vulnerabilities in dependencies (needs network access to the advisory database)
 	@$(TOOLS)/bin/cargo-deny check advisories
+
+# Kept only if it is the one that is expected.
+$(AXE):
+	@command -v npm >/dev/null || { echo "npm is missing: it fetches axe-core $(AXE_VERSION), or put its axe.min.js at $@" >&2; exit 1; }
+	@mkdir -p $(@D)
+	@npm pack --silent --pack-destination $(@D) axe-core@$(AXE_VERSION) >/dev/null && tar xzOf $(@D)/axe-core-$(AXE_VERSION).tgz package/axe.min.js > $@.part
+	@echo "$(AXE_SHA256)  $@.part" | sha256sum --check --quiet && mv $@.part $@
+
+# Browser tests need Chromium and its driver; where they may be installed without asking, they are.
+need-chromium:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& echo "── installing chromium and chromium-driver (once)" && apt-get update -qq && apt-get install -qqy --no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; } \
+		|| { echo "chromium and chromedriver are missing: install Debian's packages chromium and chromium-driver, or put both on the PATH" >&2; exit 1; }
 
 build: need-cargo need-go
 	@cargo build --locked --workspace --bins

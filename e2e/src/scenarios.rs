@@ -6,7 +6,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
-    const CRATES: [(&str, &str); 8] = [
+    const CRATES: [(&str, &str); 9] = [
         ("fleet-api", "api"),
         ("fleet-core", "core"),
         ("fleet-proto", "proto"),
@@ -14,6 +14,7 @@ mod tests {
         ("hub-agent", "hub-agent"),
         ("member-agent", "member-agent"),
         ("kubectl-fleet", "cli"),
+        ("fleet-dashboard", "dashboard"),
         ("fleet-e2e", "e2e"),
     ];
 

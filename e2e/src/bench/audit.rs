@@ -55,6 +55,13 @@ struct Answer {
     code: u16,
 }
 
+impl Request {
+    /// Whether it was a watch that has ended.
+    pub fn is_watch(&self) -> bool {
+        self.verb == "watch"
+    }
+}
+
 impl Log {
     /// The log of the hub.
     pub fn of_hub(fleet: &Fleet) -> Result<Self> {

@@ -7,6 +7,7 @@
 //!                hub alone:       fanout                     (the same with a hundred)
 //!                hub alone:       hostile                    (strangers, a flooding member; sixty neighbours)
 //!                hub alone:       safety                     (six simulated members: evictions, draining, admission)
+//!                hub without agents: dashboard (a thousand members with a hundred placements, that are only there)
 //!                hub + 3 members: run                        (update runs; then three hundred simulated members, then all)
 //! ```
 //!
@@ -16,6 +17,7 @@
 pub mod application;
 pub mod applier;
 pub mod audit;
+pub mod dashboard;
 pub mod explain;
 pub mod fanout;
 pub mod figures;
@@ -67,6 +69,8 @@ pub enum Part {
     Safety,
     /// Staged update runs.
     Run,
+    /// The dashboard with many members and placements.
+    Dashboard,
 }
 
 /// The fleet that parts need.
@@ -84,23 +88,26 @@ pub enum Site {
     Safety,
     /// Real members, and simulated ones after them.
     Both,
+    /// No agent at all.
+    Alone,
 }
 
 impl Site {
     /// All, in the order in which they are built.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Real,
         Self::Crowd,
         Self::Hundred,
         Self::Hostile,
         Self::Safety,
         Self::Both,
+        Self::Alone,
     ];
 }
 
 impl Part {
     /// All, in the order in which they run.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Idle,
         Self::Writes,
         Self::Place,
@@ -112,6 +119,7 @@ impl Part {
         Self::Hostile,
         Self::Safety,
         Self::Run,
+        Self::Dashboard,
     ];
 
     /// Where it is measured.
@@ -123,6 +131,7 @@ impl Part {
             Self::Hostile => Site::Hostile,
             Self::Safety => Site::Safety,
             Self::Run => Site::Both,
+            Self::Dashboard => Site::Alone,
         }
     }
 }
@@ -167,6 +176,9 @@ pub fn clusters(site: Site) -> Vec<ClusterSpec> {
 pub async fn measure(fleet: &Fleet, parts: &[Part], settings: Settings) -> Result<Vec<Row>> {
     let has = |part| parts.contains(&part);
     let site = parts.first().context("nothing to measure")?.site();
+    if site == Site::Alone {
+        return Box::pin(dashboard::measure(fleet, settings)).await;
+    }
     let hub = hub::Hub::start(fleet).await?;
     let mut rows = Vec::new();
     match site {
@@ -215,6 +227,7 @@ pub async fn measure(fleet: &Fleet, parts: &[Part], settings: Settings) -> Resul
         Site::Hostile => rows.extend(Box::pin(hostile::measure(&hub)).await?),
         Site::Safety => rows.extend(Box::pin(safety::measure(&hub)).await?),
         Site::Both => rows.extend(Box::pin(runs::measure(&hub, settings)).await?),
+        Site::Alone => {}
     }
     Ok(rows)
 }

@@ -57,7 +57,8 @@ impl Watched {
         Self::of("fleet-bench", i32::try_from(std::process::id())?)
     }
 
-    fn of(name: &str, pid: i32) -> Result<Self> {
+    /// Begins to watch any process.
+    pub fn of(name: &str, pid: i32) -> Result<Self> {
         Ok(Self {
             name: name.to_owned(),
             pid,

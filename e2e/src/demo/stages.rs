@@ -73,4 +73,6 @@ pub(super) fn how_to_go_on(fleet: &Fleet) {
     println!("\n== let the rollout go on, and watch it ==");
     println!("kubectl fleet approve clusterapprovalrequest --name {REQUEST} --hub-cluster-context {context}");
     println!("kubectl fleet rollout watch csur/{RUN} --context {context}");
+    println!("\n== the same in the browser: the drift, the run, and a button that approves it ==");
+    println!("kubectl fleet dashboard --context {context}");
 }

@@ -1,0 +1,140 @@
+//! How pages look: every page in both themes and at three widths, without a broken rule of accessibility.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use fleet_api::placement::ClusterScoped;
+use fleet_e2e::harness::scenario;
+use fleet_e2e::placements::{Crp, furnished, spec, whole_namespace};
+use fleet_e2e::played::{Act, Cast};
+use fleet_e2e::runs::{Story, stage};
+use serde_json::json;
+
+use crate::axe;
+use crate::browser::{Browser, Theme};
+
+/// A laptop, a large screen and a phone.
+const WIDTHS: [u32; 3] = [1280, 2560, 390];
+
+/// Where pictures go: into the documentation if they are to be kept.
+fn pictures() -> PathBuf {
+    let docs = std::env::var_os("FLEET_PICTURES").map(PathBuf::from);
+    docs.unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pictures"))
+}
+
+#[test]
+fn every_page_is_accessible_and_fits_in_both_themes_and_at_every_width() {
+    scenario("dash-looks", |ctx| async move {
+        let cast = Cast::new(&ctx, &["paris", "tokyo"]).await?;
+        cast.join("dublin", json!({ "stage": "canary" })).await?;
+        cast.join("oslo", json!({ "stage": "rest" })).await?;
+        let namespace = furnished(&ctx).await?;
+        let web = Crp::create(&ctx, "web", &spec(&whole_namespace(&namespace), &cast.everywhere())).await?;
+        let two = Crp::create(&ctx, "metrics", &spec(&whole_namespace(&namespace), &cast.some(2))).await?;
+        two.until_available(0).await?;
+        web.until_available(0).await?;
+        let story = Story::<ClusterScoped> {
+            ctx: ctx.clone(),
+            placement: Crp::named(&ctx, &ctx.name("shop")),
+            namespace: None,
+        };
+        let shop = json!({
+            "resourceSelectors": whole_namespace(&namespace), "policy": cast.everywhere(), "strategy": { "type": "External" },
+        });
+        Crp::create(&ctx, "shop", &shop).await?;
+        let approval =
+            json!({ "afterStageTasks": [{ "type": "Approval" }, { "type": "TimedWait", "waitTime": "1h" }] });
+        let any = json!({ "labelSelector": { "matchExpressions": [{ "key": "stage", "operator": "NotIn", "values": ["canary"] }] } });
+        story
+            .strategy(&json!([
+                stage("canary", &approval),
+                fleet_api::patch::applied(stage("rest", &json!({})), &any)
+            ]))
+            .await?;
+        let run = story.run("shop", &json!({})).await?;
+        story.until(&run, "Progressing=False UpdateRunWaiting").await?;
+        cast.act(&["tokyo"], Act::Drifted);
+        let browser = Browser::new(&ctx).await?;
+        let tokyo = cast.name("tokyo");
+        let pages = [
+            ("fleet", format!("/?q={}", ctx.prefix())),
+            ("placement", format!("/placements/{}", web.name)),
+            ("why", format!("/placements/{}/on/{tokyo}", web.name)),
+            ("differences", format!("/placements/{}/differences", web.name)),
+            ("snapshots", format!("/placements/{}/snapshots", web.name)),
+            ("runs", "/runs".to_owned()),
+            ("run", format!("/runs/{run}")),
+            ("approve", format!("/act?act=approve&name={run}-after-canary&run={run}")),
+            ("members", "/members".to_owned()),
+            ("member", format!("/members/{tokyo}")),
+            ("timeline", format!("/placements/{}/timeline", web.name)),
+            ("empty", "/placements/there-is-none/differences".to_owned()),
+        ];
+        browser.open(&pages[2].1).await?;
+        browser
+            .until("document.querySelector('.difference')", "the difference")
+            .await?;
+        let dir = pictures();
+        std::fs::create_dir_all(&dir)?;
+        for (name, path) in &pages {
+            browser.open(path).await?;
+            browser.until("document.querySelector('#fragment')", name).await?;
+            for theme in Theme::ALL {
+                for width in WIDTHS {
+                    browser.looks(theme, width).await?;
+                    let at = format!("{name}, {}, {width} pixels", theme.word());
+                    let wide = browser
+                        .value("document.documentElement.scrollWidth <= window.innerWidth")
+                        .await?;
+                    ensure!(wide == json!(true), "{at}: one has to scroll sideways");
+                    axe::clean(&browser, &at).await?;
+                }
+                let picture = browser.picture(theme, WIDTHS[0]).await?;
+                ensure!(picture.starts_with(b"\x89PNG"), "{name} is no picture");
+                std::fs::write(dir.join(format!("dashboard-{name}-{}.png", theme.word())), picture)?;
+            }
+        }
+        browser.close().await
+    });
+}
+
+#[test]
+fn the_keyboard_alone_is_enough() {
+    scenario("dash-keys", |ctx| async move {
+        let cast = Cast::new(&ctx, &["one"]).await?;
+        let namespace = furnished(&ctx).await?;
+        let everywhere = spec(&whole_namespace(&namespace), &cast.everywhere());
+        for word in ["a", "b"] {
+            Crp::create(&ctx, word, &everywhere).await?.until_available(0).await?;
+        }
+        let browser = Browser::new(&ctx).await?;
+        browser.open(&format!("/?q={}", ctx.prefix())).await?;
+        browser
+            .until("document.querySelectorAll('.matrix .cell').length >= 2", "two cells")
+            .await?;
+        let press = |key: &str| {
+            format!(
+                "(document.activeElement || document.body).dispatchEvent(new KeyboardEvent('keydown', {{ key: {}, bubbles: true, cancelable: true }}))",
+                json!(key)
+            )
+        };
+        browser.value(&press("/")).await?;
+        ensure!(
+            browser.value("document.activeElement.name").await? == json!("q"),
+            "/ leads to the search"
+        );
+        // One stop for all cells, arrows inside.
+        let stops = browser
+            .value("document.querySelectorAll('.matrix .cell[tabindex=\"0\"]').length")
+            .await?;
+        ensure!(stops == json!(1), "{stops} stops");
+        browser
+            .value("document.querySelector('.matrix .cell[tabindex=\"0\"]').focus()")
+            .await?;
+        let first = browser.value("document.activeElement.getAttribute('href')").await?;
+        browser.value(&press("ArrowRight")).await?;
+        let second = browser.value("document.activeElement.getAttribute('href')").await?;
+        ensure!(second != first && second.is_string(), "{first} {second}");
+        browser.close().await
+    });
+}
