@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 /// How long a page may take to show what has happened on a machine that does many things at once.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One window, and the processes behind it. They end with it.
 pub(crate) struct Browser {
@@ -104,6 +104,7 @@ impl Browser {
     }
 
     /// Waits until the page does not have this text.
+    #[allow(dead_code, reason = "only the scenario where the API server is away needs it")]
     pub(crate) async fn until_it_is_silent_about(&self, text: &str) -> Result<()> {
         let condition = format!("!document.body.innerText.includes({})", json!(text));
         self.until(&condition, &format!("no {text}")).await
@@ -257,11 +258,11 @@ pub(crate) async fn ask(at: &str, path: &str, headers: &[(&str, &str)]) -> Resul
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let address = at.strip_prefix("http://").context("it is http")?;
     let mut stream = tokio::net::TcpStream::connect(address).await?;
-    let lines: String = headers
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"))
-        .collect();
-    let request = format!("GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n");
+    let mut request = format!("GET {path} HTTP/1.1\r\n");
+    for (name, value) in headers {
+        request.extend([name, ": ", value, "\r\n"]);
+    }
+    request.push_str("Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use fleet_api::placement::ClusterScoped;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, furnished, spec, whole_namespace};

@@ -1,6 +1,6 @@
 //! What happens in the fleet is seen in an open page, without anybody touching it.
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use fleet_api::placement::ClusterScoped;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, furnished, spec, whole_namespace};
