@@ -28,8 +28,8 @@ use actor::Commands;
 )]
 pub(crate) struct Args {
     /// The port on 127.0.0.1 [default: any that is free]
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
-    port: u16,
+    #[arg(long)]
+    port: Option<u16>,
     /// Print the link, and do not start a browser
     #[arg(long)]
     no_open: bool,
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     let seen = Seen::watch(client.clone(), clock, &mut tasks);
     let actor = (!read_only).then(|| Arc::new(Commands::new(Hub::new(client.clone()))) as Arc<dyn Actor>);
     let options = Options {
-        port,
+        port: port.unwrap_or_default(),
         context: context.clone(),
         server: server.clone(),
         user: user.clone().unwrap_or_default(),
