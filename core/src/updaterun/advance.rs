@@ -7,9 +7,9 @@ use fleet_api::conditions::update_stage::Progressing as StageProgressing;
 use fleet_api::events::{Event as _, UpdateRunEvent};
 use fleet_api::placement::{ClusterUpdatingStatus, Stage, StageStatus, UpdateRunState, UpdateRunStatus};
 
+use super::closed::Closed;
 use super::clusters::{self, Flight, Order};
 use super::deletion::{self, Begin};
-use super::doors::Closed;
 use super::initialize::{by_cluster, drop_waits_of_approvals};
 use super::options::Options;
 use super::pass::{Halt, Pass, Signature, Verdict, abort_of, snapshot_name};

@@ -1,34 +1,10 @@
 //! When clusters may be started: windows of the run and of clusters, and `not-before`.
 
-use fleet_api::conditions::update_run::Progressing;
 use fleet_api::events::{Event as _, UpdateRunEvent};
 use jiff::Timestamp;
 
 use super::pass::Pass;
 use crate::window::{self, Windows};
-
-/// Clusters whose turn has come and that may not be started yet.
-#[derive(Debug, Default)]
-pub(super) struct Closed {
-    clusters: Vec<String>,
-    next: Option<Timestamp>,
-}
-
-impl Closed {
-    pub(super) fn is_empty(&self) -> bool {
-        self.clusters.is_empty()
-    }
-
-    /// What a run says that waits for nothing else.
-    pub(super) fn words(&self, stage: &str) -> Progressing {
-        let show = |next: Timestamp| next.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        Progressing::WaitingForWindow {
-            clusters: self.clusters.clone(),
-            stage: stage.to_owned(),
-            next: self.next.map(show),
-        }
-    }
-}
 
 impl Pass<'_> {
     /// Whether a cluster may be started now. If not, the run looks again at the instant when it may.

@@ -16,6 +16,7 @@
 
 mod advance;
 mod budget;
+mod closed;
 mod clusters;
 mod deletion;
 mod doors;

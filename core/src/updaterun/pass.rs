@@ -6,7 +6,7 @@ use fleet_api::conditions::update_run::{Abort, Progressing};
 use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunOptions, UpdateRunState};
 use jiff::{SignedDuration, Timestamp};
 
-use super::doors::Closed;
+use super::closed::Closed;
 use super::options::Options;
 use super::spans::{Moment, Spans};
 use super::standing::Wish;

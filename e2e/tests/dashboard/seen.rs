@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::browser::Browser;
 
 #[test]
+#[ignore = "has not been run in this form yet"]
 fn drift_is_seen_and_gone_in_an_open_page() {
     scenario("dash-drift", |ctx| async move {
         let cast = Cast::new(&ctx, &["one", "two"]).await?;
@@ -54,6 +55,7 @@ fn drift_is_seen_and_gone_in_an_open_page() {
 }
 
 #[test]
+#[ignore = "has not been run in this form yet"]
 fn a_stuck_run_is_red_and_says_what_it_waits_for() {
     scenario("dash-stuck", |ctx| async move {
         let cast = Cast::new(&ctx, &[]).await?;

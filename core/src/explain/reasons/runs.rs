@@ -26,6 +26,10 @@ pub(super) const TABLE: Table = &[
             WATCH,
         ),
     ),
+    (
+        "UpdateRunRollingBack",
+        waits("the run takes back what it did: {message}", WATCH),
+    ),
     ("UpdateRunStopped", waits("the run is stopped", RESUME)),
     (
         "UpdateRunFailed",
@@ -69,6 +73,10 @@ pub(super) const TABLE: Table = &[
     (
         "ClusterUpdatingSkippedSelected",
         done("skipped: the placement picks the cluster again"),
+    ),
+    (
+        "ClusterUpdatingSkippedUnhealthy",
+        done("skipped: the cluster was not healthy when its turn came"),
     ),
     // Tasks and approvals.
     ("StageTaskApprovalRequestCreated", done("somebody is asked to approve")),
