@@ -14,11 +14,11 @@ use super::initialize::{by_cluster, drop_waits_of_approvals};
 use super::options::Options;
 use super::pass::{Halt, Pass, Signature, Verdict, abort_of, snapshot_name};
 use super::spans::{Moment, Spans};
-use super::state::{self, ClusterEntry as _, Pen, StageEntry as _};
+use super::state::{self, ClusterEntry as _, Pen, StageEntry as _, failed};
 use super::step::{Step, sentence};
 use super::validate::{self, Position, max_concurrency};
 use super::world::{Memory, Phase, Run, World};
-use super::{budget, events, patience, rollback, stop, tasks};
+use super::{events, patience, rollback, stop, tasks};
 
 /// The next step of a run.
 ///
@@ -115,7 +115,7 @@ impl Pass<'_> {
         let others = status.stages_status.iter().enumerate();
         let others = others.filter(|(index, _)| !matches!(position, Ok(Position::Stage(here)) if here == *index));
         self.failed = others
-            .flat_map(|(_, stage)| budget::failed(stage))
+            .flat_map(|(_, stage)| failed(stage))
             .map(ToOwned::to_owned)
             .collect();
         Some(match position {
@@ -254,7 +254,7 @@ impl Pass<'_> {
 
     fn conclude(&mut self, status: &mut UpdateRunStatus, verdict: Verdict) {
         let of = rollback::count(status);
-        let failed: Vec<_> = status.stages_status.iter().flat_map(budget::failed).collect();
+        let failed: Vec<_> = status.stages_status.iter().flat_map(failed).collect();
         let failed: Vec<_> = failed.into_iter().map(ToOwned::to_owned).collect();
         let list = &mut status.conditions;
         match verdict {

@@ -11,15 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::pass::{Halt, Pass};
 use super::standing::{Progress, failing};
-use super::state::ClusterEntry as _;
+use super::state::{ClusterEntry as _, failed};
 use super::world::Binding;
 use super::{later, number};
-
-/// The names of a stage's failed clusters.
-pub(super) fn failed(stage: &StageStatus) -> impl Iterator<Item = &str> {
-    let failed = stage.clusters.iter().filter(|cluster| cluster.outcome() == Some(false));
-    failed.map(|cluster| cluster.cluster_name.as_str())
-}
 
 impl Pass<'_> {
     /// How long a cluster may take to become available; none if it may take for ever.

@@ -7,6 +7,7 @@ use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunOptions,
 use jiff::{SignedDuration, Timestamp};
 
 use super::closed::Closed;
+use super::names::index_of;
 use super::options::Options;
 use super::spans::{Moment, Spans};
 use super::standing::Wish;
@@ -171,13 +172,6 @@ impl<'a> Pass<'a> {
             self.run.key(name)
         }
     }
-}
-
-/// The index of a placement's master snapshot, by its name.
-pub fn index_of<'a>(placement: &str, snapshot: &'a str) -> &'a str {
-    let index = snapshot.strip_prefix(placement);
-    let index = index.and_then(|rest| rest.strip_prefix('-')?.strip_suffix("-snapshot"));
-    index.unwrap_or("unknown")
 }
 
 /// All that ends the run, as one.

@@ -7,7 +7,7 @@ use fleet_api::placement::BindingState;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::pass::index_of;
+use super::names::index_of;
 use super::step::{Stamp, sentence};
 use super::world::Binding;
 

@@ -12,8 +12,9 @@ use fleet_api::placement::{BindingSpec, ClusterUpdatingStatus, PreviousContent, 
 use jiff::Timestamp;
 
 use super::clusters::write;
+use super::names::index_of;
 use super::options::Options;
-use super::pass::{Pass, Verdict, index_of};
+use super::pass::{Pass, Verdict};
 use super::standing::{Progress, Wish};
 use super::state::ClusterEntry as _;
 use super::step::{Content, Put, Stamp, sentence};

@@ -8,7 +8,6 @@ use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::budget;
 use super::step::whole_seconds;
 
 /// With which generation and time conditions are written in a pass.
@@ -111,7 +110,7 @@ impl StageEntry for StageStatus {
         self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
         self.end_time.get_or_insert_with(|| whole_seconds(pen.now));
         pen.set(&mut self.conditions, &Progressing::Succeeded);
-        let failed: Vec<_> = budget::failed(self).map(ToOwned::to_owned).collect();
+        let failed: Vec<_> = failed(self).map(ToOwned::to_owned).collect();
         let detail = if failed.is_empty() {
             String::new()
         } else {
@@ -133,4 +132,10 @@ impl StageEntry for StageStatus {
         let error = abort.message();
         pen.set(&mut self.conditions, &Succeeded::Failed { error });
     }
+}
+
+/// The names of a stage's failed clusters.
+pub(super) fn failed(stage: &StageStatus) -> impl Iterator<Item = &str> {
+    let failed = stage.clusters.iter().filter(|cluster| cluster.outcome() == Some(false));
+    failed.map(|cluster| cluster.cluster_name.as_str())
 }

@@ -13,8 +13,8 @@ use fleet_api::{annotations, labels};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
-use super::gates::GateObject;
-use super::pass::index_of;
+use super::gate_object::GateObject;
+use super::names::index_of;
 use super::spans::Spans;
 
 static NO_STATUS: LazyLock<UpdateRunStatus> = LazyLock::new(UpdateRunStatus::default);
