@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::later;
 use super::pass::Pass;
+use super::put::write;
 use super::rollback;
 use super::standing::{Progress, Turn};
 use super::state::ClusterEntry as _;
-use super::step::{BindingAction, BindingWrite, Put};
 use super::world::Binding;
 
 /// A cluster that is under way.
@@ -331,15 +331,4 @@ fn begin(pass: &mut Pass<'_>, place: usize, cluster: &ClusterUpdatingStatus, fli
         .started_at()
         .map(|since| pass.since(&cluster.cluster_name, since));
     flight.add(place, &cluster.cluster_name, since, "just started".to_owned());
-}
-
-pub(super) fn write(pass: &mut Pass<'_>, binding: &Binding<'_>, put: Put) {
-    if !pass.is_refused(binding) {
-        pass.step.bindings.push(BindingWrite {
-            binding: binding.name.to_owned(),
-            uid: binding.uid.to_owned(),
-            cluster: binding.spec.target_cluster.clone(),
-            action: BindingAction::Put(Box::new(put)),
-        });
-    }
 }

@@ -31,6 +31,7 @@ mod options;
 mod outline;
 mod pass;
 mod placement;
+mod put;
 mod restamp;
 mod retry;
 mod rollback;

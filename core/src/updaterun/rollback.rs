@@ -11,10 +11,10 @@ use fleet_api::events::UpdateRunEvent;
 use fleet_api::placement::{BindingSpec, ClusterUpdatingStatus, PreviousContent, UpdateRunState, UpdateRunStatus};
 use jiff::Timestamp;
 
-use super::clusters::write;
 use super::names::index_of;
 use super::options::Options;
 use super::pass::{Pass, Verdict};
+use super::put::write;
 use super::standing::{Progress, Wish};
 use super::state::ClusterEntry as _;
 use super::step::{Content, Put, Stamp, sentence};
