@@ -10,13 +10,14 @@ use fleet_api::placement::{ClusterUpdatingStatus, Stage, StageStatus, UpdateRunS
 use super::closed::Closed;
 use super::clusters::{self, Flight, Order};
 use super::deletion::{self, Begin};
-use super::initialize::{by_cluster, drop_waits_of_approvals};
+use super::initialize::drop_waits_of_approvals;
 use super::options::Options;
 use super::pass::{Halt, Pass, Signature, Verdict, abort_of, snapshot_name};
 use super::spans::{Moment, Spans};
 use super::state::{self, ClusterEntry as _, Pen, StageEntry as _, failed};
 use super::step::{Step, sentence};
 use super::validate::{self, Position, max_concurrency};
+use super::world::by_cluster;
 use super::world::{Memory, Phase, Run, World};
 use super::{events, patience, rollback, stop, tasks};
 

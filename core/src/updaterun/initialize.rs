@@ -19,6 +19,7 @@ use super::placement::{self, ALL};
 use super::spans::Moment;
 use super::stages::{self, Members};
 use super::step::Told;
+use super::world::by_cluster;
 use super::world::{Binding, Memory, Placement, PolicySnapshot, Run};
 use super::{events, gates, number, patience, retry, stop, unassigned};
 use crate::overrides::choose::Lists;
@@ -298,19 +299,6 @@ fn bindings<'a>(
         return Err(abort.into());
     }
     Ok((targets, leaving))
-}
-
-/// The binding of each cluster: one that is being deleted does not count, and of several the one with the greatest name
-/// does, as in the placement's status.
-pub(super) fn by_cluster<'a>(bindings: &'a [Binding<'a>]) -> BTreeMap<&'a str, &'a Binding<'a>> {
-    let mut chosen: BTreeMap<&str, &Binding<'_>> = BTreeMap::new();
-    for binding in bindings.iter().filter(|binding| !binding.deleting) {
-        let held = chosen.entry(&binding.spec.target_cluster).or_insert(binding);
-        if held.name < binding.name {
-            *held = binding;
-        }
-    }
-    chosen
 }
 
 fn strategy(

@@ -9,8 +9,8 @@ use fleet_api::names;
 use fleet_api::placement::{ApplyStrategy, BindingState, NamespacedName, UpdateRunStatus, UpdateStrategySpec};
 use serde::Serialize;
 
-use super::initialize::by_cluster;
 use super::world::Binding;
+use super::world::by_cluster;
 
 /// Hex digits of a part of the hash. A part only has to differ from that of another plan for the same placement.
 const PART_DIGITS: usize = 16;

@@ -351,3 +351,16 @@ impl Memory {
 fn text(field: Option<&String>) -> &str {
     field.map(String::as_str).unwrap_or_default()
 }
+
+/// The binding of each cluster: one that is being deleted does not count, and of several the one with the greatest name
+/// does, as in the placement's status.
+pub(super) fn by_cluster<'a>(bindings: &'a [Binding<'a>]) -> BTreeMap<&'a str, &'a Binding<'a>> {
+    let mut chosen: BTreeMap<&str, &Binding<'_>> = BTreeMap::new();
+    for binding in bindings.iter().filter(|binding| !binding.deleting) {
+        let held = chosen.entry(&binding.spec.target_cluster).or_insert(binding);
+        if held.name < binding.name {
+            *held = binding;
+        }
+    }
+    chosen
+}
