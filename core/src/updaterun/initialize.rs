@@ -196,7 +196,7 @@ fn draft(run: &Run<'_>, inputs: &Inputs<'_>, status: &mut UpdateRunStatus) -> Re
     let (targets, leaving) = bindings(run, inputs, policy, count, status)?;
     if let Some(other) = run.retry_of() {
         let sources = settings(run, inputs, status)?;
-        retry::record(run, inputs, other, status)?;
+        retry::record(run, (other, inputs.retried), status)?;
         gates::place(run, &sources, status)?;
         status.resource_snapshot_index_used = snapshot(run, inputs.snapshot)?;
     } else {

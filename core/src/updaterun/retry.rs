@@ -4,7 +4,6 @@ use fleet_api::conditions::update_run::{Abort, Succeeded};
 use fleet_api::names;
 use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunStatus};
 
-use super::initialize::Inputs;
 use super::options::Options;
 use super::rollback;
 use super::stages;
@@ -15,14 +14,11 @@ use super::world::{Phase, Run};
 /// run to do, or is for the next.
 pub(super) fn record(
     run: &Run<'_>,
-    inputs: &Inputs<'_>,
-    name: &str,
+    (name, other): (&str, Option<Run<'_>>),
     status: &mut UpdateRunStatus,
 ) -> Result<(), Abort> {
     let refuse = |why: String| Abort::Retry { why };
-    let other = inputs
-        .retried
-        .ok_or_else(|| refuse(format!("there is no update run {name} to try again")))?;
+    let other = other.ok_or_else(|| refuse(format!("there is no update run {name} to try again")))?;
     if other.spec.placement_name != run.spec.placement_name {
         return Err(refuse(format!(
             "the update run {name} is about placement {}, not {}",
