@@ -1,7 +1,8 @@
 //! What `fleet-local demo` shows once the fleet runs: the API, the members that have joined, an application placed on
-//! them, and another that is rolled out stage by stage.
+//! them, a bad version that takes itself back, and a rollout that goes stage by stage.
 
 mod application;
+mod rollback;
 mod stages;
 
 use anyhow::Result;
@@ -31,6 +32,7 @@ pub async fn show(fleet: &Fleet) -> Result<()> {
             step(fleet, member, &format!("{} itself", member.name), &["get", "nodes"]).await?;
         }
         application::show(fleet).await?;
+        rollback::show(fleet).await?;
         stages::show(fleet).await?;
         reach(fleet);
         stages::how_to_go_on(fleet);

@@ -38,7 +38,6 @@ async fn onlooker(ctx: &Ctx) -> Result<PathBuf> {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn who_may_approve_does_and_who_may_not_sees_it_at_once() {
     scenario("dash-approve", |ctx| async move {
         let cast = Cast::new(&ctx, &[]).await?;
@@ -88,7 +87,6 @@ fn who_may_approve_does_and_who_may_not_sees_it_at_once() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_member_is_cordoned_drained_and_taken_back_from_its_page() {
     scenario("dash-drain", |ctx| async move {
         let cast = Cast::new(&ctx, &["one"]).await?;

@@ -38,7 +38,6 @@ async fn poison(ctx: &Ctx, web: &Crp, member: &str) -> Result<String> {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn no_script_of_others_ever_runs() {
     scenario("dash-inject", |ctx| async move {
         let cast = Cast::new(&ctx, &["one"]).await?;
@@ -86,7 +85,6 @@ fn no_script_of_others_ever_runs() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn other_sites_other_names_and_used_links_are_refused() {
     scenario("dash-door", |ctx| async move {
         let mut browser = Browser::new(&ctx).await?;

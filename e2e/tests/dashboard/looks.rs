@@ -23,7 +23,6 @@ fn pictures() -> PathBuf {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn every_page_is_accessible_and_fits_in_both_themes_and_at_every_width() {
     scenario("dash-looks", |ctx| async move {
         let cast = Cast::new(&ctx, &["paris", "tokyo"]).await?;
@@ -100,7 +99,6 @@ fn every_page_is_accessible_and_fits_in_both_themes_and_at_every_width() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn the_keyboard_alone_is_enough() {
     scenario("dash-keys", |ctx| async move {
         let cast = Cast::new(&ctx, &["one"]).await?;

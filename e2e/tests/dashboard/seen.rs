@@ -12,7 +12,6 @@ use serde_json::json;
 use crate::browser::Browser;
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn drift_is_seen_and_gone_in_an_open_page() {
     scenario("dash-drift", |ctx| async move {
         let cast = Cast::new(&ctx, &["one", "two"]).await?;
@@ -55,7 +54,6 @@ fn drift_is_seen_and_gone_in_an_open_page() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_stuck_run_is_red_and_says_what_it_waits_for() {
     scenario("dash-stuck", |ctx| async move {
         let cast = Cast::new(&ctx, &[]).await?;

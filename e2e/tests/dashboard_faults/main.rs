@@ -13,7 +13,6 @@ use fleet_e2e::played::Cast;
 use browser::Browser;
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn an_api_server_that_dies_is_said_and_what_happens_after_its_return_is_seen() {
     scenario("dash-away", |ctx| async move {
         let cast = Cast::new(&ctx, &["one"]).await?;

@@ -38,7 +38,6 @@ fn says(said: &Said, words: &[&str]) -> Result<()> {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn who_may_read_some_kinds_sees_those_and_what_is_hidden() {
     scenario("explain-rights", |ctx| async move {
         let operator = somebody(&ctx, "operator", Some("fleet-operator")).await?;
@@ -66,7 +65,6 @@ fn who_may_read_some_kinds_sees_those_and_what_is_hidden() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn what_is_in_the_way_is_said_with_the_command_to_type() {
     scenario("explain-faults", |ctx| async move {
         let kubeconfig = ctx.fleet().state().kubeconfig.clone().context("a local fleet")?;

@@ -22,7 +22,6 @@ async fn careful(ctx: &Ctx) -> Result<Crp> {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn what_is_well_is_shown_with_everything_that_belongs_to_it() {
     scenario("explain-well", |ctx| async move {
         let crp = careful(&ctx).await?;
@@ -94,7 +93,6 @@ fn what_is_well_is_shown_with_everything_that_belongs_to_it() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_drift_is_named_with_the_field_and_who_did_it() {
     scenario("explain-drift", |ctx| async move {
         let crp = careful(&ctx).await?;

@@ -36,7 +36,6 @@ async fn goes_on(ctx: &Ctx, run: &str, request: &str, flags: &[&str]) -> Result<
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn the_command_that_why_names_lets_a_run_go_on() {
     scenario("explain-run", |ctx| async move {
         let cast = gated(&ctx).await?;
@@ -55,7 +54,6 @@ fn the_command_that_why_names_lets_a_run_go_on() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn the_command_that_why_names_lets_a_run_in_a_namespace_go_on() {
     scenario("explain-run-ns", |ctx| async move {
         let cast = gated(&ctx).await?;

@@ -52,7 +52,6 @@ async fn exists(ctx: &Ctx, name: &str) -> Result<bool> {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_new_placement_gets_what_was_planned_for_its_file() {
     scenario("plan-new", |ctx| async move {
         let cast = Cast::new(&ctx, &["one", "two", "three"]).await?;
@@ -97,7 +96,6 @@ fn a_new_placement_gets_what_was_planned_for_its_file() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_changed_object_changes_where_and_how_it_was_planned() {
     scenario("plan-change", |ctx| async move {
         let cast = Cast::new(&ctx, &["one", "two"]).await?;
@@ -147,7 +145,6 @@ fn a_changed_object_changes_where_and_how_it_was_planned() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn the_hub_is_reached_through_a_proxy() {
     scenario("plan-proxy", |ctx| async move {
         let listener = TcpListener::bind("127.0.0.1:0").await?;

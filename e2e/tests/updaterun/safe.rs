@@ -96,7 +96,6 @@ async fn takes_itself_back<S: Scope>(ctx: &Ctx, story: &Story<S>, cast: &Cast) -
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_bad_version_takes_itself_back_and_can_be_tried_again() {
     scenario("run-back", |ctx| async move {
         let cast = cast(&ctx).await?;
@@ -106,7 +105,6 @@ fn a_bad_version_takes_itself_back_and_can_be_tried_again() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_bad_version_takes_itself_back_in_a_namespace() {
     scenario("run-back-ns", |ctx| async move {
         let cast = cast(&ctx).await?;
@@ -116,7 +114,6 @@ fn a_bad_version_takes_itself_back_in_a_namespace() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_run_waits_for_windows_and_for_gates() {
     scenario("run-gated", |ctx| async move {
         let cast = cast(&ctx).await?;
@@ -174,7 +171,6 @@ fn a_run_waits_for_windows_and_for_gates() {
 }
 
 #[test]
-#[ignore = "has not been run in this form yet"]
 fn a_setting_that_cannot_be_read_fails_the_run_and_clients_of_upstreams_types_may_write_it_back() {
     scenario("run-setting", |ctx| async move {
         let cast = cast(&ctx).await?;
