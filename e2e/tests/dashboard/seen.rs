@@ -24,7 +24,7 @@ fn drift_is_seen_and_gone_in_an_open_page() {
             .await?;
         browser
             .until(
-                "document.querySelectorAll('.bar .done').length === 7",
+                "document.querySelectorAll('.bar li.done').length === 7",
                 "all steps are done",
             )
             .await?;

@@ -7,7 +7,7 @@ use fleet_api::placement::ClusterResourcePlacement;
 use fleet_e2e::agents::program;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{Crp, config_map, furnished, spec, whole_namespace};
-use fleet_e2e::played::Cast;
+use fleet_e2e::played::{Cast, affinity};
 use fleet_e2e::plugin::fleet;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -98,7 +98,8 @@ fn a_new_placement_gets_what_was_planned_for_its_file() {
 #[test]
 fn a_changed_object_changes_where_and_how_it_was_planned() {
     scenario("plan-change", |ctx| async move {
-        let cast = Cast::new(&ctx, &["one", "two"]).await?;
+        let cast = Cast::new(&ctx, &["two"]).await?;
+        cast.join("one", json!({ "place": ctx.prefix() })).await?;
         let namespace = furnished(&ctx).await?;
         let placement = Crp::create(&ctx, "web", &spec(&whole_namespace(&namespace), &cast.everywhere())).await?;
         placement.until_available(0).await?;
@@ -133,8 +134,8 @@ fn a_changed_object_changes_where_and_how_it_was_planned() {
         placement.until_text_on("another", &cast.names(&["one", "two"])).await?;
         fleet(&ctx, &["plan", &name]).await?.ends_with(0)?;
 
-        let gone = cast.only(&["one"]);
-        placement.edit(json!({ "policy": gone })).await?;
+        let there = affinity(&[("place", ctx.prefix())]);
+        placement.edit(json!({ "policy": { "affinity": there } })).await?;
         placement.until_on(&cast.names(&["one"])).await?;
         placement.until_available(1).await?;
         let plan = fleet(&ctx, &["plan", &name, "-o", "json"]).await?;
