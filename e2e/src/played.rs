@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::Result;
 use fleet_api::cluster::MemberCluster;
@@ -29,6 +30,9 @@ pub const LABEL: &str = "scenario";
 
 /// So many objects of a Work are named one by one, whatever there is to say of them.
 const MANY: usize = 500;
+
+/// When to say again what the hub's API server did not take: it was away.
+const TRY_AGAIN: Duration = Duration::from_millis(250);
 
 /// What a member does with its Works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -272,8 +276,11 @@ async fn play(client: Client, script: Arc<Script>) {
             .applied_objects(),
     );
     let mut known = BTreeMap::<(String, String), (Work, Option<(i64, Act, Option<Shown>)>)>::new();
+    let mut unsaid = false;
     loop {
         tokio::select! {
+            // A watch that goes on where it was shows nothing again of what could not be answered meanwhile.
+            () = tokio::time::sleep(TRY_AGAIN), if unsaid => {}
             event = events.next() => match event {
                 Some(Ok(work)) => {
                     let Some(namespace) = work.namespace().filter(|n| script.act_in(n).is_some()) else { continue };
@@ -289,18 +296,25 @@ async fn play(client: Client, script: Arc<Script>) {
             },
             () = script.changed.notified() => {}
         }
+        unsaid = false;
         for ((namespace, _), (work, answered)) in &mut known {
             let Some(act) = script.act_in(namespace) else { continue };
             let wanted = Some((work.metadata.generation.unwrap_or_default(), act, script.shown()));
             if act == Act::Silent || work.metadata.deletion_timestamp.is_some() || *answered == wanted {
                 continue;
             }
-            // It may be gone already, or the hub away: then the next event counts.
-            if say(&client, work, act, script.shown().as_ref()).await.is_ok() {
-                *answered = wanted;
+            match say(&client, work, act, script.shown().as_ref()).await {
+                Ok(()) => *answered = wanted,
+                Err(error) => unsaid |= !is_refused(&error),
             }
         }
     }
+}
+
+/// Whether the API server has answered, and will answer the same again: the Work is gone, say.
+fn is_refused(error: &anyhow::Error) -> bool {
+    let answer = error.downcast_ref::<kube::Error>();
+    answer.is_some_and(|error| matches!(error, kube::Error::Api(status) if [404, 422].contains(&status.code)))
 }
 
 /// Says for a member what has become of a Work.
