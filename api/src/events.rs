@@ -3,6 +3,9 @@
 //! An Event is declared together with its words, as conditions are. Upstream's come first in each table; those after
 //! the line "Ours" upstream does not have, so their words are ours.
 
+#[macro_use]
+mod table;
+
 use std::fmt::Display;
 
 use crate::conditions::placement::Step;
@@ -45,66 +48,6 @@ pub trait Event {
     fn reason(&self) -> &'static str;
     /// The sentence for people, cut to what the API server takes.
     fn message(&self) -> String;
-}
-
-/// Declares the Events of an object as a table, one line each: the Event and its data, then type, reason and message.
-/// A message is a format string over the data, or a block that makes a `String`.
-macro_rules! events {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident from $cluster:literal $(or $namespaced:literal)? {
-            $(
-                $(#[$variant_meta:meta])*
-                $variant:ident $({ $($field:ident: $field_type:ty),* $(,)? })?
-                    => $type:ident $reason:literal $message:tt;
-            )+
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        pub enum $name {
-            $(
-                $(#[$variant_meta])*
-                #[doc = concat!(stringify!($type), ", `", $reason, "`: ", events!(@doc $message))]
-                $variant $({ $(
-                    #[doc = concat!("`", stringify!($field), "` in the message.")]
-                    $field: $field_type
-                ),* })?,
-            )+
-        }
-
-        impl Event for $name {
-            const REASONS: &'static [&'static str] = &[$($reason),+];
-
-            #[allow(unused_variables, reason = "most objects come in one scope only")]
-            fn component(scope: Scope) -> &'static str {
-                $(if scope == Scope::Namespaced { return $namespaced; })?
-                $cluster
-            }
-
-            fn event_type(&self) -> EventType {
-                match self {
-                    $(Self::$variant $({ $($field: _),* })? => EventType::$type,)+
-                }
-            }
-
-            fn reason(&self) -> &'static str {
-                match self {
-                    $(Self::$variant $({ $($field: _),* })? => $reason,)+
-                }
-            }
-
-            fn message(&self) -> String {
-                cut(match self {
-                    $(Self::$variant $({ $($field),* })? => events!(@message $message),)+
-                })
-            }
-        }
-    };
-    (@doc $message:literal) => { $message };
-    (@doc $message:block) => { "made from its data." };
-    (@message $message:literal) => { format!($message) };
-    (@message $message:block) => { $message };
 }
 
 events! {

@@ -64,7 +64,7 @@ async fn change(
 
 /// Whether this is the taint, and nothing more.
 fn is_cordon(taint: &Value) -> bool {
-    serde_json::from_value::<Taint>(taint.clone()).is_ok_and(|taint| taint == Taint::cordon())
+    serde_json::from_value::<Taint>(taint.clone()).is_ok_and(|taint| taint.is_cordon())
 }
 
 fn cordon(cluster: &mut DynamicObject) -> Result<bool> {

@@ -116,6 +116,64 @@ mod tests {
         all
     }
 
+    type Names = BTreeMap<String, Vec<String>>;
+
+    /// The names that a module has from elsewhere, and where they are from: what is below it may reach them through it.
+    fn taken_in(code: &str, module: &[&str], is_module: impl Fn(&[&str]) -> bool) -> Names {
+        let statements = code.split(';').filter_map(|statement| {
+            let line = statement.rfind("\nuse ").map(|at| at + 5);
+            let public = statement.rfind("pub").filter(|_| line.is_none()).and_then(|at| {
+                let rest = statement[at..].find(" use ")?;
+                Some(at + rest + 5)
+            });
+            line.or(public).map(|at| statement[at..].trim())
+        });
+        let mut names = Names::new();
+        for path in statements.flat_map(paths) {
+            let (Some(&first), Some(&name)) = (path.first(), path.last()) else {
+                continue;
+            };
+            let root: &[&str] = match first {
+                "crate" => &[],
+                "self" => module,
+                "super" => &module[..module.len().saturating_sub(1)],
+                _ if is_module(&[module, &[first]].concat()) => module,
+                _ => continue,
+            };
+            let rest = &path[usize::from(["crate", "self", "super"].contains(&first))..];
+            let from = [root, rest].concat().into_iter().map(str::to_owned);
+            names.insert(name.to_owned(), from.collect());
+        }
+        names
+    }
+
+    /// The module that a path leads to, also where a folder only hands on what is in another module.
+    fn leads_to<'a>(
+        path: &[&'a str],
+        all: &BTreeSet<Vec<&'a str>>,
+        from: &'a BTreeMap<Vec<&'a str>, Names>,
+    ) -> Vec<&'a str> {
+        let mut path = path.to_vec();
+        // A name is handed on a few times at most; what refers to itself ends here too.
+        for _ in 0..8 {
+            let depth = (0..=path.len())
+                .rev()
+                .find(|n| all.contains(&path[..*n]))
+                .unwrap_or_default();
+            let handed_on = path.get(depth).and_then(|name| from.get(&path[..depth])?.get(*name));
+            let Some(handed_on) = handed_on else {
+                path.truncate(depth);
+                return path;
+            };
+            path = handed_on
+                .iter()
+                .map(String::as_str)
+                .chain(path[depth + 1..].iter().copied())
+                .collect();
+        }
+        Vec::new()
+    }
+
     fn uses(src: &Path) -> Uses {
         let mut files = Vec::new();
         sources(src, &mut files);
@@ -127,14 +185,23 @@ mod tests {
             .iter()
             .flat_map(|(_, path)| (1..=path.len()).map(|n| path[..n].iter().map(String::as_str).collect()))
             .collect();
+        let texts: Vec<_> = modules
+            .iter()
+            .map(|(file, _)| code(&std::fs::read_to_string(file).unwrap()))
+            .collect();
+        let handed_on = modules.iter().zip(&texts).map(|((_, path), text)| {
+            let path = as_strs(path);
+            let names = taken_in(text, &path, |module| all.contains(module));
+            (path, names)
+        });
+        let handed_on: BTreeMap<_, _> = handed_on.collect();
         let mut uses = Uses::new();
-        for (file, path) in &modules {
-            let (text, path) = (code(&std::fs::read_to_string(file).unwrap()), as_strs(path));
-            for named in named(&text, &path) {
-                let depth = (0..=named.len()).rev().find(|n| all.contains(&named[..*n]));
-                let named = &named[..depth.unwrap_or_default()];
+        for ((file, path), text) in modules.iter().zip(&texts) {
+            let path = as_strs(path);
+            for named in named(text, &path) {
+                let named = leads_to(&named, &all, &handed_on);
                 // Those of one folder, or their folders: what is in a module may use it, and is used by it.
-                let same = path.iter().zip(named).take_while(|(own, other)| own == other).count();
+                let same = path.iter().zip(&named).take_while(|(own, other)| own == other).count();
                 if same < path.len() && same < named.len() {
                     let of = uses.entry(path[..=same].join("::")).or_default();
                     of.entry(named[..=same].join("::")).or_insert_with(|| (*file).clone());
@@ -185,6 +252,21 @@ mod tests {
             }
         }
         assert!(found.is_empty(), "modules that use each other:\n{}", found.join("\n\n"));
+    }
+
+    #[test]
+    fn what_a_folder_hands_on_is_in_the_module_it_is_from() {
+        let folder = code("mod table;\npub(crate) use self::event::{Event, Seen};\nuse table::Table;\nuse std::fmt;\n");
+        let all: BTreeSet<_> = [vec![], vec!["cache"], vec!["cache", "event"], vec!["cache", "table"]].into();
+        let from = BTreeMap::from([(
+            vec!["cache"],
+            taken_in(&folder, &["cache"], |module| all.contains(module)),
+        )]);
+        let leads = |path: &[&'static str]| leads_to(path, &all, &from).join("::");
+        assert_eq!(leads(&["cache", "Event", "New"]), "cache::event");
+        assert_eq!(leads(&["cache", "Table"]), "cache::table");
+        assert_eq!(leads(&["cache", "fmt"]), "cache");
+        assert_eq!(leads(&["cache", "table", "Row"]), "cache::table");
     }
 
     #[test]

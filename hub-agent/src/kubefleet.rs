@@ -6,7 +6,7 @@ use fleet_api::{
     events::{Event as _, WebhookConfigurationEvent},
     names::Scope,
 };
-use fleet_runtime::{events::Recorder, logs};
+use fleet_runtime::{client::answered, events::Recorder, logs};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
@@ -83,10 +83,8 @@ pub(crate) async fn look(client: &Client, events: &Recorder, remove: bool, webho
 /// They are named and never removed: somebody wanted what they do, which is not what webhooks without a server do.
 async fn look_for_policy(client: &Client, events: &Recorder, name: &str) {
     let binding = format!("{name}-binding");
-    match Api::<ValidatingAdmissionPolicyBinding>::all(client.clone())
-        .get_opt(&binding)
-        .await
-    {
+    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
+    match answered(bindings.get_opt(&binding)).await {
         Ok(Some(found)) if !found.labels().contains_key(OF_A_CHART) => {
             let command =
                 format!("kubectl delete validatingadmissionpolicybinding/{binding} validatingadmissionpolicy/{name}");
@@ -104,7 +102,7 @@ async fn look_for_policy(client: &Client, events: &Recorder, name: &str) {
 async fn look_for<K: Configuration>(client: &Client, events: &Recorder, name: &str, remove: bool) {
     let api = Api::<K>::all(client.clone());
     let kind = K::kind(&());
-    let found = match api.get_opt(name).await {
+    let found = match answered(api.get_opt(name)).await {
         Ok(Some(found)) if !found.hooks().is_empty() => found,
         Ok(_) => return,
         Err(error) => {
@@ -121,7 +119,7 @@ async fn look_for<K: Configuration>(client: &Client, events: &Recorder, name: &s
             }),
             ..DeleteParams::default()
         };
-        match api.delete(name, &only).await {
+        match answered(api.delete(name, &only)).await {
             Ok(_) => {
                 let event = WebhookConfigurationEvent::Removed;
                 tracing::warn!("{kind} {name}: {}", event.message());

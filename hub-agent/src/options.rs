@@ -73,7 +73,7 @@ pub struct Options {
     pub webhook: WebhookArgs,
     /// Flags of existing Deployments.
     #[command(flatten)]
-    accepted: AcceptedArgs,
+    pub(crate) accepted: AcceptedArgs,
 
     /// The agent's own namespace: its Secret, its Lease and the ClusterProfiles.
     #[arg(long, env = "POD_NAMESPACE", default_value = fleet_api::names::FLEET_SYSTEM_NAMESPACE)]

@@ -71,7 +71,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         webhook,
         namespace,
         pod_name,
-        ..
+        accepted: _,
     } = options;
     let placing = placing(&placement, &scheduler, &update_runs, &membership)?;
     let clock = Clock::system();

@@ -93,6 +93,11 @@ impl Taint {
             effect: TaintEffect::NoSchedule,
         }
     }
+
+    /// Whether it is that one, and nothing more: another of the same key is somebody else's, and stays.
+    pub fn is_cordon(&self) -> bool {
+        *self == Self::cordon()
+    }
 }
 
 open_enum! {

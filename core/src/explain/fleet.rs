@@ -7,8 +7,8 @@ use fleet_api::conditions::Status;
 use fleet_api::names::Scope;
 use fleet_api::placement::{
     ApprovalRequestSpec, ApprovalRequestStatus, BindingSpec, BindingStatus, ClusterResourcePlacementDisruptionBudget,
-    ClusterResourcePlacementEviction, PlacementSpec, PlacementStatus, PolicySnapshotSpec, PolicySnapshotStatus,
-    UpdateRunSpec, UpdateRunStatus, Work,
+    ClusterResourcePlacementEviction, PerClusterPlacementStatus, PlacementSpec, PlacementStatus, PolicySnapshotSpec,
+    PolicySnapshotStatus, UpdateRunSpec, UpdateRunStatus, Work,
 };
 use fleet_api::{annotations, labels};
 use jiff::Timestamp;
@@ -83,6 +83,14 @@ pub type Binding<'a> = View<'a, BindingSpec, BindingStatus>;
 pub type Run<'a> = View<'a, UpdateRunSpec, UpdateRunStatus>;
 /// An approval request.
 pub type Approval<'a> = View<'a, ApprovalRequestSpec, ApprovalRequestStatus>;
+
+impl<'a> Placement<'a> {
+    /// What its status says of each cluster that it has picked.
+    pub fn entries(&self) -> impl Iterator<Item = &'a PerClusterPlacementStatus> + use<'a> {
+        let entries = self.status.into_iter().flat_map(|status| &status.placement_statuses);
+        entries.filter(|entry| !entry.cluster_name.is_empty())
+    }
+}
 
 impl<'a> Binding<'a> {
     /// The condition of this type for its generation.

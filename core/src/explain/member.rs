@@ -204,7 +204,7 @@ fn recovered(fleet: &Fleet<'_>, internal: Option<&InternalMemberCluster>, names:
 /// What stops nothing by itself.
 fn notes(fleet: &Fleet<'_>, member: &MemberCluster, names: &Names<'_>, chain: &mut Chain) {
     for taint in &member.spec.taints {
-        let (text, next) = if taint.key == "cordon-key" {
+        let (text, next) = if taint.is_cordon() {
             (
                 "cordoned: nothing new is placed here".to_owned(),
                 "kubectl fleet uncordon {cluster}",

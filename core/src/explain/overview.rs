@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_api::cluster::{AgentType, MemberCluster};
+use fleet_api::cluster::{AgentType, MemberCluster, Taint};
 use fleet_api::conditions::placement::Step as Stage;
 use fleet_api::conditions::update_run::{Initialized, Succeeded};
 use fleet_api::conditions::update_stage::{ApprovalRequestApproved, ClusterStarted, ClusterSucceeded, WaitTimeElapsed};
@@ -106,7 +106,7 @@ pub struct RunRow {
 /// A row for each member. Placements of the family that is looked at count as placed.
 pub fn members(fleet: &Fleet<'_>) -> Vec<MemberRow> {
     let mut placed = BTreeMap::<&str, usize>::new();
-    for entry in fleet.placements.iter().flat_map(entries) {
+    for entry in fleet.placements.iter().flat_map(Placement::entries) {
         *placed.entry(entry.cluster_name.as_str()).or_default() += 1;
     }
     let internals = fleet.internals.iter();
@@ -147,16 +147,8 @@ fn of_member(found: &MemberCluster, name: &str, chain: &Chain, placed: usize) ->
         free_cpu: free("cpu"),
         free_memory: free("memory"),
         placed,
-        cordoned: found.spec.taints.contains(&fleet_api::cluster::Taint::cordon()),
+        cordoned: found.spec.taints.iter().any(Taint::is_cordon),
     }
-}
-
-fn entries<'a>(placement: &Placement<'a>) -> impl Iterator<Item = &'a PerClusterPlacementStatus> {
-    let entries = placement
-        .status
-        .into_iter()
-        .flat_map(|status| &status.placement_statuses);
-    entries.filter(|entry| !entry.cluster_name.is_empty())
 }
 
 /// A row for each placement of the family.
@@ -178,8 +170,8 @@ fn of_placement(fleet: &Fleet<'_>, placement: &Placement<'_>) -> PlacementRow {
         let met = |stage: Stage| conditions::is_true(&entry.conditions, stage.on_cluster(), placement.generation());
         stages().all(met)
     };
-    let all = entries(placement).count();
-    let behind: Vec<_> = entries(placement).filter(|entry| !is_ready(entry)).collect();
+    let all = placement.entries().count();
+    let behind: Vec<_> = placement.entries().filter(|entry| !is_ready(entry)).collect();
     let list = placement
         .status
         .map(|status| status.conditions.as_slice())
@@ -221,8 +213,8 @@ fn of_placement(fleet: &Fleet<'_>, placement: &Placement<'_>) -> PlacementRow {
             .status
             .map(|status| status.observed_resource_index.clone())
             .unwrap_or_default(),
-        drifted: entries(placement).map(|entry| entry.drifted_placements.len()).sum(),
-        differing: entries(placement).map(|entry| entry.diffed_placements.len()).sum(),
+        drifted: placement.entries().map(|entry| entry.drifted_placements.len()).sum(),
+        differing: placement.entries().map(|entry| entry.diffed_placements.len()).sum(),
         next: names.fill("kubectl fleet why {placement}{n}"),
     }
 }

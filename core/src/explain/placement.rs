@@ -54,14 +54,6 @@ fn conditions_of<'a>(placement: &Placement<'a>) -> &'a [Condition] {
         .unwrap_or_default()
 }
 
-fn entries<'a>(placement: &Placement<'a>) -> impl Iterator<Item = &'a PerClusterPlacementStatus> {
-    let entries = placement
-        .status
-        .into_iter()
-        .flat_map(|status| &status.placement_statuses);
-    entries.filter(|entry| !entry.cluster_name.is_empty())
-}
-
 /// Whether the hub agent has looked at the placement as it is now.
 fn seen(list: &[Condition], scheduled: Option<&Condition>) -> Step {
     let text = match (list.is_empty(), scheduled) {
@@ -97,7 +89,7 @@ fn picked(fleet: &Fleet<'_>, placement: &Placement<'_>, scheduled: Option<&Condi
             ),
         );
     };
-    let found = entries(placement).count();
+    let found = placement.entries().count();
     let since = Some(&condition.last_transition_time);
     match Status::of(condition) {
         Status::True if found > 0 => Step::done(name, clusters(found)).since(since),
@@ -118,12 +110,13 @@ fn one(fleet: &Fleet<'_>, placement: &Placement<'_>, stage: Stage, names: &Names
     let name = stage.on_cluster();
     let type_name = stage.on_placement(fleet.scope());
     let condition = conditions::fresh(conditions_of(placement), type_name, placement.generation());
-    let all = entries(placement).count();
+    let all = placement.entries().count();
     if let Some(condition) = condition.filter(|condition| Status::of(condition) == Status::True) {
         return Step::done(name, clusters(all)).since(Some(&condition.last_transition_time));
     }
     let since = condition.map(|condition| &condition.last_transition_time);
-    let behind: Vec<&str> = entries(placement)
+    let behind: Vec<&str> = placement
+        .entries()
         .filter(|entry| !is_met(entry, stage, placement.generation()))
         .map(|entry| entry.cluster_name.as_str())
         .collect();

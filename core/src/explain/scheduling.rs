@@ -1,6 +1,6 @@
 //! Why clusters are picked or not: the scheduler's own filters, asked again, and its decisions.
 
-use fleet_api::cluster::MemberCluster;
+use fleet_api::cluster::{MemberCluster, Taint};
 use fleet_api::conditions::decision::{Ineligible, Rejection};
 use fleet_api::placement::{ClusterDecision, PlacementPolicy, PlacementType};
 
@@ -11,9 +11,6 @@ use super::names::{Names, clusters, few};
 use crate::rollup::PolicyView;
 use crate::scheduler::Cluster;
 use crate::scheduler::plugins::Filters;
-
-/// The taint that `kubectl fleet drain` leaves.
-const CORDON: &str = "cordon-key";
 
 /// Why a placement does not pick this cluster; none if the scheduler has not decided yet.
 pub(crate) fn unpicked(fleet: &Fleet<'_>, placement: &Placement<'_>, cluster: &str) -> Option<Cause> {
@@ -103,7 +100,7 @@ fn rejected(
             format!("{cluster} cannot be picked: {}", ineligible(*why)),
             names.fill("kubectl fleet why membercluster/{cluster}"),
         ),
-        Rejection::Taint { key, .. } if key == CORDON => Cause::new(
+        Rejection::Taint { key, value, effect } if is_cordon(key, value, effect) => Cause::new(
             format!("{cluster} is cordoned: nothing new is placed there"),
             names.fill("kubectl fleet uncordon {cluster}"),
         ),
@@ -222,4 +219,10 @@ fn nearest<'a>(
 
 fn name(member: &MemberCluster) -> &str {
     member.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Whether this is what `kubectl fleet drain` leaves and `uncordon` takes off.
+fn is_cordon(key: &str, value: &str, effect: &str) -> bool {
+    let cordon = Taint::cordon();
+    (key, value, effect) == (&*cordon.key, &*cordon.value, cordon.effect.to_string().as_str())
 }

@@ -7,8 +7,8 @@ use fleet_api::conditions::{Status, fresh};
 use fleet_api::labels;
 use fleet_api::placement::{ApplyStrategy, ReportBackStrategy, Work};
 
+use super::owner::Owner;
 use super::render::content_hash;
-use super::wanted::Owner;
 use crate::selection::ObjectId;
 
 /// A Work on the hub.

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::owner::Owner;
 use super::render::{Piece, Rendering};
-use super::wanted::{Owner, Patch, WantedWork, envelope_labels};
+use super::wanted::{Patch, WantedWork, envelope_labels};
 use super::{Existing, WorkFailure};
 use crate::envelope;
 use crate::selection::ObjectId;

@@ -3,33 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_api::names::{self, PlacementKey};
-use fleet_api::placement::{ApplyStrategy, BindingSpec, NamespacedName, ReportBackStrategy};
+use fleet_api::names;
+use fleet_api::placement::{ApplyStrategy, NamespacedName, ReportBackStrategy};
 use fleet_api::raw::RawJson;
 use fleet_api::{annotations, labels};
 use serde_json::json;
 
 use super::Existing;
+use super::owner::Owner;
 use super::render::Piece;
 use crate::envelope::EnvelopeKind;
 use crate::selection::ObjectId;
-
-/// Whose Works they are.
-#[derive(Debug, Clone, Copy)]
-pub struct Owner<'a> {
-    /// The placement.
-    pub placement: &'a PlacementKey,
-    /// The binding's name; its namespace is the placement's.
-    pub binding: &'a str,
-    /// The binding's spec.
-    pub spec: &'a BindingSpec,
-    /// The index of the snapshot group that it names.
-    pub index: &'a str,
-    /// `reportBackStrategy` of the placement; not in bindings, so an edit reaches all Works at once.
-    pub report_back: Option<&'a ReportBackStrategy>,
-    /// Whether the placement asks to leave everything on the members when it is deleted; as the one above.
-    pub abandon: bool,
-}
 
 /// A Work as it should be.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use super::seconds;
 
 /// Flags of upstream's hub agent that have no effect here, or not yet; their ranges are still checked.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct AcceptedArgs {
+pub(crate) struct AcceptedArgs {
     #[arg(long, hide = true, default_value = "250", value_parser = qps(10_000.0), allow_negative_numbers = true)]
     pub(super) hub_api_qps: f64,
     #[arg(long, hide = true, default_value = "1000", value_parser = burst(20_000))]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use fleet_runtime::client::answered;
 use kube::Client;
 
 use crate::options::{EvictionArgs, MembershipArgs, UpdateRunArgs};
@@ -93,7 +94,7 @@ async fn wait(client: &Client, group_version: &str, plural: &str, unless: Option
 }
 
 async fn is_served(client: &Client, group_version: &str, plural: &str) -> anyhow::Result<bool> {
-    match client.list_api_group_resources(group_version).await {
+    match answered(client.list_api_group_resources(group_version)).await {
         Ok(list) => Ok(list.resources.iter().any(|r| r.name == plural)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error).context("cannot ask the hub's API server which kinds it serves"),

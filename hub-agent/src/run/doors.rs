@@ -63,7 +63,9 @@ pub(super) fn certificate_source(channel: &ChannelArgs, namespace: &str) -> Sour
         channel_key_file,
         channel_ca_file,
         channel_certificate_secret,
-        ..
+        channel_bind_address: _,
+        channel_advertise_address,
+        channel_host,
     } = channel;
     match (
         channel_cert_file,
@@ -82,7 +84,7 @@ pub(super) fn certificate_source(channel: &ChannelArgs, namespace: &str) -> Sour
         },
         _ => Source::Own {
             namespace: namespace.to_owned(),
-            hosts: certificates::hosts(&channel.channel_advertise_address, &channel.channel_host),
+            hosts: certificates::hosts(channel_advertise_address, channel_host),
         },
     }
 }

@@ -1,8 +1,7 @@
 //! What a watch says.
 
-use kube::Resource;
+use kube::{Resource, core::ObjectMeta};
 
-use super::table;
 use crate::key::Key;
 
 /// What a watch says. Made by [`Store::watch`]; tests make them by hand.
@@ -46,7 +45,7 @@ impl<K> Event<K> {
         Self::Deleted {
             key: Key::of(object),
             uid: meta.uid.clone(),
-            version: table::version(meta),
+            version: version(meta),
         }
     }
 }
@@ -62,4 +61,12 @@ pub struct Odd {
     pub version: u64,
     /// What is wrong with it.
     pub error: String,
+}
+
+/// The version of an object, 0 if it has none that is a number.
+pub(super) fn version(meta: &ObjectMeta) -> u64 {
+    meta.resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
 }

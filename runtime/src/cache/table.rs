@@ -10,9 +10,9 @@ use std::{
     sync::Arc,
 };
 
-use kube::{Resource, core::ObjectMeta};
+use kube::Resource;
 
-use super::{Event, Odd};
+use super::event::{Event, Odd, version};
 use crate::key::Key;
 
 /// A difference that a reader can see.
@@ -52,14 +52,6 @@ enum Own<K> {
         uid: Option<String>,
         version: u64,
     },
-}
-
-/// The version of an object, 0 if it has none that is a number.
-pub(super) fn version(meta: &ObjectMeta) -> u64 {
-    meta.resource_version
-        .as_deref()
-        .and_then(|version| version.parse().ok())
-        .unwrap_or(0)
 }
 
 impl<K: Resource> Own<K> {

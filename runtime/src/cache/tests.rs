@@ -457,7 +457,7 @@ proptest! {
             server.run(&world, step);
             // Reads never go back within one incarnation.
             for object in world.store.all() {
-                let version = table::version(&object.metadata);
+                let version = event::version(&object.metadata);
                 let seen = newest.entry((Key::of(&*object), object.uid().unwrap())).or_default();
                 prop_assert!(version >= *seen, "{step:?}: {version} after {seen}");
                 *seen = version;

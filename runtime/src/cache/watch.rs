@@ -3,10 +3,9 @@
 use kube::Resource;
 
 use super::{
-    Event, Odd, Selection, Source, State, Store,
+    Event, Odd, Selection, Source, State, Store, event,
     interruption::Interruption,
     stream::{Shown, Start, Stream},
-    table,
 };
 use crate::{key::Key, logs};
 
@@ -82,7 +81,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
 
 fn opened<W: Resource, K>(object: W, decode: fn(W) -> Result<K, String>) -> Result<K, Odd> {
     let meta = object.meta();
-    let (key, uid, version) = (Key::of(&object), meta.uid.clone(), table::version(meta));
+    let (key, uid, version) = (Key::of(&object), meta.uid.clone(), event::version(meta));
     decode(object).map_err(|error| Odd {
         key,
         uid,

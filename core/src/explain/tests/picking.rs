@@ -170,6 +170,14 @@ fn clusters_that_are_not_picked() {
             "kubectl fleet uncordon west",
         ),
         row(
+            "a taint of somebody else with the key of the cordon",
+            tainted("cordon-key", "repair"),
+            On("west"),
+            "Scheduled",
+            "west has the taint cordon-key=repair:NoSchedule, which the placement does not tolerate",
+            EDIT,
+        ),
+        row(
             "a silent member",
             policy(
                 with(web(&["east"]), "/members/-", silent),
