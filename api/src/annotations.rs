@@ -89,6 +89,10 @@ pub const CHANNEL_CA: &str = "kubernetes-fleet.io/channel-ca";
 /// On InternalMemberClusters: the live session, `<cluster UID>/<lease transitions>/<session>`. Written by the replica
 /// that accepted the session; a session that it no longer names is closed.
 pub const MEMBER_SESSION: &str = "kubernetes-fleet.io/member-session";
+/// On InternalMemberClusters: the version of the member agent that opened the session. Written with it.
+pub const MEMBER_AGENT_VERSION: &str = "kubernetes-fleet.io/member-agent-version";
+/// On InternalMemberClusters: the version of the hub agent that accepted the session. Written with it.
+pub const HUB_AGENT_VERSION: &str = "kubernetes-fleet.io/hub-agent-version";
 /// On InternalMemberClusters: when the member was asked to leave, RFC 3339. Written by the hub agent together with the
 /// state, so that the member's time to answer starts when it could first see the question, also after the hub was down.
 pub const LEAVE_SINCE: &str = "kubernetes-fleet.io/leave-since";

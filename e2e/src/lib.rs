@@ -42,6 +42,7 @@ mod scenarios;
 pub mod scripted_member;
 pub mod supervisor;
 pub mod tenant;
+pub mod tunnel;
 pub mod wait;
 pub mod works;
 

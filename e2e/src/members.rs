@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
-use fleet_api::{annotations, conditions, names};
+use fleet_api::{annotations, conditions, names, patch};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Event, ServiceAccount};
@@ -288,12 +288,18 @@ impl Member {
 
     /// What a real agent of this member on `cluster` runs with, to be changed before it is started.
     pub async fn agent(&self, cluster: &str) -> Result<process::Spec> {
+        self.agent_with(cluster, &json!({})).await
+    }
+
+    /// The same with further values of the chart's `config`.
+    pub async fn agent_with(&self, cluster: &str, config: &Value) -> Result<process::Spec> {
         let token = self.write_token(&self.token().await?)?;
         let fleet = self.ctx.fleet();
         let (server, ca) = agents::hub_address(fleet)?;
-        let config = json!({
+        let ours = json!({
             "provider": "file", "tokenFile": token, "hubURL": server, "hubCA": ca, "memberClusterName": self.name,
         });
+        let config = patch::applied(ours, config);
         let process = self.process(cluster);
         let mut spec = agents::member_agent_spec(fleet, cluster, &process, &json!({"config": config})).await?;
         spec.args.retain(|arg| !arg.starts_with("--leader-elect"));

@@ -20,7 +20,7 @@ use kube::{
 };
 use tower::{BoxError, Service, ServiceBuilder};
 
-use crate::options::ClientArgs;
+use crate::{options::ClientArgs, proxy::Way};
 
 /// Long enough for a busy node, short enough that a lease can be renewed by a second try.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -100,10 +100,11 @@ pub async fn connect(args: &ClientArgs, user_agent: &str) -> Result<Client, Erro
 
 /// As kube would, on [connections](pool) that hold less.
 fn client(config: Config) -> kube::Result<Client> {
-    if config.proxy_url.is_some() {
+    let proxy = config.proxy_url.clone();
+    if proxy.as_ref().is_some_and(|proxy| proxy.scheme_str() != Some("http")) {
         return Client::try_from(config);
     }
-    let https = config.rustls_https_connector_with_connector(tcp())?;
+    let https = config.rustls_https_connector_with_connector(Way::through(tcp(), proxy))?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

@@ -58,6 +58,7 @@ pub mod lease;
 pub mod logs;
 pub mod metrics;
 pub mod options;
+pub mod proxy;
 pub mod queue;
 pub mod shutdown;
 #[cfg(test)]

@@ -105,15 +105,6 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// What is known of a member agent beyond what the hub keeps, by whoever can reach the member.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Agent<'a> {
-    /// The version of its build.
-    pub version: Option<&'a str>,
-    /// What its readyz says.
-    pub readyz: Option<&'a str>,
-}
-
 /// An object as it is on a member, by whoever can reach the member.
 #[derive(Debug, Clone, Copy)]
 pub struct Live<'a> {
@@ -162,10 +153,8 @@ pub struct Fleet<'a> {
     pub evictions: Vec<&'a ClusterResourcePlacementEviction>,
     /// Events.
     pub events: Vec<&'a Event>,
-    /// The version of the hub agent.
-    pub hub_version: Option<&'a str>,
-    /// Member agents by member.
-    pub agents: BTreeMap<&'a str, Agent<'a>>,
+    /// What the readyz of member agents says, by member, from whoever can reach it.
+    pub readyz: BTreeMap<&'a str, &'a str>,
     /// Objects on members.
     pub live: Vec<Live<'a>>,
 }
@@ -191,8 +180,7 @@ impl<'a> Fleet<'a> {
             budgets: Vec::new(),
             evictions: Vec::new(),
             events: Vec::new(),
-            hub_version: None,
-            agents: BTreeMap::new(),
+            readyz: BTreeMap::new(),
             live: Vec::new(),
         }
     }

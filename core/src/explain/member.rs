@@ -10,8 +10,8 @@ use fleet_api::conditions::decision::Ineligible;
 use fleet_api::conditions::member_cluster::{Joined, ReadyToJoin};
 use fleet_api::conditions::properties;
 use fleet_api::conditions::{self, Status, member_agent};
-use fleet_api::labels;
 use fleet_api::names::MEMBER_NAMESPACE_PREFIX;
+use fleet_api::{annotations, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::chain::{Cause, Chain, Step};
@@ -76,7 +76,7 @@ pub(super) fn explained(
     ] {
         chain.push(holding(step, &held));
     }
-    notes(fleet, member, &names, &mut chain);
+    notes(fleet, member, internal, &names, &mut chain);
     chain
 }
 
@@ -201,8 +201,23 @@ fn recovered(fleet: &Fleet<'_>, internal: Option<&InternalMemberCluster>, names:
     Step::failed("NotHeld", Cause::new(names.fill(text), names.fill(next)))
 }
 
+/// The versions of the hub agent and of the member agent that opened the session; empty before the first.
+pub(super) fn versions(internal: &InternalMemberCluster) -> (&str, &str) {
+    let of = |key| get(internal.metadata.annotations.as_ref(), key);
+    (
+        of(annotations::HUB_AGENT_VERSION),
+        of(annotations::MEMBER_AGENT_VERSION),
+    )
+}
+
 /// What stops nothing by itself.
-fn notes(fleet: &Fleet<'_>, member: &MemberCluster, names: &Names<'_>, chain: &mut Chain) {
+fn notes(
+    fleet: &Fleet<'_>,
+    member: &MemberCluster,
+    internal: Option<&InternalMemberCluster>,
+    names: &Names<'_>,
+    chain: &mut Chain,
+) {
     for taint in &member.spec.taints {
         let (text, next) = if taint.is_cordon() {
             (
@@ -225,10 +240,7 @@ fn notes(fleet: &Fleet<'_>, member: &MemberCluster, names: &Names<'_>, chain: &m
             chain.note(cause.text, cause.next);
         }
     }
-    let version = fleet.agents.get(names.cluster).and_then(|agent| agent.version);
-    if let (Some(hub), Some(agent)) = (fleet.hub_version, version)
-        && hub != agent
-    {
+    if let Some((hub, agent)) = internal.map(versions).filter(|(hub, agent)| hub != agent) {
         let text = format!(
             "the member agent is version {agent}, the hub agent {hub}: what only one of them knows is not done"
         );

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::fleet::{Agent, Fleet, Live, View};
+use super::fleet::{Fleet, Live, View};
 
 /// The objects of one scope, of all namespaces.
 #[derive(Debug, Clone)]
@@ -48,15 +48,6 @@ impl<S: Scope> Default for Family<S> {
             approvals: Vec::new(),
         }
     }
-}
-
-/// What a member agent says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MemberAgent {
-    /// The version of its build.
-    pub version: Option<String>,
-    /// What its readyz says.
-    pub readyz: Option<String>,
 }
 
 /// An object as it is on a member.
@@ -93,10 +84,8 @@ pub struct Objects {
     pub evictions: Vec<ClusterResourcePlacementEviction>,
     /// Events, in any order.
     pub events: Vec<Event>,
-    /// The version of the hub agent.
-    pub hub_version: Option<String>,
-    /// Member agents by member.
-    pub agents: BTreeMap<String, MemberAgent>,
+    /// What the readyz of member agents says, by member.
+    pub readyz: BTreeMap<String, String>,
     /// Objects on members.
     pub live: Vec<LiveObject>,
 }
@@ -127,12 +116,8 @@ impl Objects {
         };
         fleet.events = self.events.iter().filter(about).collect();
         fleet.events.sort_by_key(|event| happened(event));
-        fleet.hub_version = self.hub_version.as_deref();
-        let agents = self.agents.iter().map(|(name, agent)| {
-            let (version, readyz) = (agent.version.as_deref(), agent.readyz.as_deref());
-            (name.as_str(), Agent { version, readyz })
-        });
-        fleet.agents = agents.collect();
+        let readyz = self.readyz.iter();
+        fleet.readyz = readyz.map(|(name, says)| (name.as_str(), says.as_str())).collect();
         let live = self.live.iter().map(|live| Live {
             cluster: &live.cluster,
             kind: &live.kind,
@@ -254,14 +239,7 @@ mod tests {
                 event("c", Some("bank"), 55, "elsewhere"),
                 event("a", Some("shop"), 40, "early"),
             ],
-            agents: [(
-                "east".to_owned(),
-                MemberAgent {
-                    version: Some("1".into()),
-                    readyz: None,
-                },
-            )]
-            .into(),
+            readyz: [("east".to_owned(), "readyz check passed".to_owned())].into(),
             ..Objects::default()
         }
     }
@@ -278,7 +256,7 @@ mod tests {
                 (2, snapshots),
                 "{namespace}"
             );
-            assert_eq!(fleet.agents["east"].version, Some("1"));
+            assert_eq!(fleet.readyz["east"], "readyz check passed");
             assert_eq!(placement(&fleet, "web").subject, scope);
             let cause = member(&fleet, "east").cause().cloned().unwrap();
             assert!(cause.text.contains("has not seen the MemberCluster"), "{cause:?}");

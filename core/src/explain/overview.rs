@@ -36,6 +36,8 @@ pub struct MemberRow {
     pub heartbeat: Option<Time>,
     /// The version of its Kubernetes.
     pub version: String,
+    /// The version of its member agent; empty before its first session.
+    pub agent: String,
     /// How many nodes it has.
     pub nodes: String,
     /// What is left for further pods.
@@ -115,7 +117,11 @@ pub fn members(fleet: &Fleet<'_>) -> Vec<MemberRow> {
         let name = member.metadata.name.as_deref().unwrap_or_default();
         let internal = internals.get(&Some(name)).copied();
         let chain = member::explained(fleet, member, internal, member::begun(name));
-        of_member(member, name, &chain, placed.get(name).copied().unwrap_or_default())
+        let agent = internal.map_or("", |internal| member::versions(internal).1);
+        MemberRow {
+            agent: agent.to_owned(),
+            ..of_member(member, name, &chain, placed.get(name).copied().unwrap_or_default())
+        }
     };
     fleet.members.iter().map(row).collect()
 }
@@ -143,6 +149,7 @@ fn of_member(found: &MemberCluster, name: &str, chain: &Chain, placed: usize) ->
             .and_then(|status| status.agent(&AgentType::MemberAgent))
             .and_then(|agent| agent.last_received_heartbeat.clone()),
         version: property(K8S_VERSION),
+        agent: String::new(),
         nodes: property(NODE_COUNT),
         free_cpu: free("cpu"),
         free_memory: free("memory"),

@@ -12,6 +12,7 @@ use fleet_e2e::members::{Member, last_beat, membership, of};
 use fleet_e2e::now;
 use fleet_e2e::proxy::Proxy;
 use fleet_e2e::scripted_member::{ScriptedMember, hello};
+use fleet_e2e::tunnel::Tunnel;
 use fleet_proto::convert::RejectCode;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -39,6 +40,22 @@ fn an_agent_started_before_its_member_cluster_joins_once_there_is_one() {
         member.create_again().await?;
         member.joined().await?;
         Ok(())
+    });
+}
+
+#[test]
+fn an_agent_behind_a_proxy_reaches_hub_and_channel_through_it() {
+    scenario("by-proxy", |ctx| async move {
+        let member = Member::create(&ctx, "m").await?;
+        let mut tunnel = Tunnel::new().await?;
+        let through = json!({ "httpsProxy": tunnel.url() });
+        let spec = member.agent_with("member-1", &through).await?;
+        ctx.start_process(spec).await?;
+        member.joined().await?;
+        let (hub, _) = agents::hub_address(ctx.fleet())?;
+        let hub = hub.trim_start_matches("https://").trim_end_matches('/').to_owned();
+        tunnel.until_asked(&hub).await?;
+        tunnel.until_asked(&member.address().await?.endpoint).await
     });
 }
 

@@ -233,7 +233,11 @@ async fn store(
         let mut patch = json!({ "metadata": {
             "uid": imc.metadata.uid,
             "resourceVersion": imc.metadata.resource_version,
-            "annotations": { annotations::MEMBER_SESSION: id.to_string() },
+            "annotations": {
+                annotations::MEMBER_SESSION: id.to_string(),
+                annotations::MEMBER_AGENT_VERSION: hello.build_version,
+                annotations::HUB_AGENT_VERSION: env!("CARGO_PKG_VERSION"),
+            },
         } });
         let now = deps.clock.now();
         if went_back && !Recovery::of(imc.metadata.annotations.as_ref()).is_held(now) {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
-use fleet_runtime::client;
+use fleet_runtime::{client, proxy::Way};
 use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request, header::AUTHORIZATION};
 use kube::{Client, Config, client::ConfigExt};
@@ -20,7 +20,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client for the hub's API server that proves itself anew with each request.
 pub fn build(settings: &Settings, credential: &Credential) -> anyhow::Result<Client> {
     let config = Config::new(settings.server.clone());
-    let https = hyper_rustls::HttpsConnector::from((client::tcp(), Arc::new(tls(&settings.trust, credential)?)));
+    let way = Way::from_env(client::tcp());
+    let https = hyper_rustls::HttpsConnector::from((way, Arc::new(tls(&settings.trust, credential)?)));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .layer(ProveLayer(Arc::new(Prove {

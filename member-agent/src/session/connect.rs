@@ -7,10 +7,11 @@ use fleet_proto::{
     limits, pb,
     pb::fleet_channel_client::FleetChannelClient,
 };
+use fleet_runtime::proxy::Way;
 use http::{HeaderValue, Uri, header::AUTHORIZATION};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::{net::TcpStream, sync::mpsc, time::timeout};
+use tokio::{sync::mpsc, time::timeout};
 use tokio_rustls::TlsConnector;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
@@ -18,6 +19,7 @@ use tonic::{
     metadata::MetadataMap,
     transport::{Channel, Endpoint as Transport},
 };
+use tower::{BoxError, Service as _};
 
 use super::end::End;
 use crate::hub_access::{client, credential::Credential, endpoint::Endpoint, settings::Settings};
@@ -49,17 +51,7 @@ pub(super) async fn connect(endpoint: &Endpoint, credential: &Credential, period
     let mut tls = client::tls(&endpoint.trust, credential).map_err(|e| failed(format!("{e:#}")))?;
     tls.alpn_protocols = vec![b"h2".to_vec()];
     let name = ServerName::try_from(endpoint.host.clone()).map_err(|e| failed(e.to_string()))?;
-    let (tls, host, port) = (TlsConnector::from(Arc::new(tls)), endpoint.host.clone(), endpoint.port);
-    let connector = tower::service_fn(move |_: Uri| {
-        let (tls, host, name) = (tls.clone(), host.clone(), name.clone());
-        async move {
-            let stream = TcpStream::connect((host.as_str(), port)).await?;
-            // Reports are small and latency counts.
-            stream.set_nodelay(true)?;
-            let stream = tls.connect(name, stream).await?;
-            Ok::<_, std::io::Error>(TokioIo::new(stream))
-        }
-    });
+    let (tls, port) = (TlsConnector::from(Arc::new(tls)), endpoint.port);
     let authority = if endpoint.host.contains(':') {
         format!("[{}]:{port}", endpoint.host)
     } else {
@@ -70,6 +62,15 @@ pub(super) async fn connect(endpoint: &Endpoint, credential: &Credential, period
             .parse::<Uri>()
             .map_err(|e| failed(e.to_string()))
     };
+    let (way, hub) = (Way::from_env(fleet_runtime::client::tcp()), uri("https")?);
+    let connector = tower::service_fn(move |_: Uri| {
+        let (mut way, hub, tls, name) = (way.clone(), hub.clone(), tls.clone(), name.clone());
+        async move {
+            let stream = way.call(hub).await?.into_inner();
+            let stream = tls.connect(name, stream).await?;
+            Ok::<_, BoxError>(TokioIo::new(stream))
+        }
+    });
     // Asked below the period, so that a dead connection costs few heartbeats. The scheme is plain for tonic because the
     // connector brings TLS.
     let alive = (period / 3).clamp(Duration::from_millis(300), Duration::from_secs(20));

@@ -73,7 +73,7 @@ fn known(fleet: &Fleet<'_>, names: &Names<'_>) -> Option<(String, String)> {
             return Some((text, names.fill("kubectl edit membercluster {cluster}")));
         }
     }
-    let readyz = fleet.agents.get(names.cluster)?.readyz?;
+    let readyz = *fleet.readyz.get(names.cluster)?;
     let fits = |words: &[&str]| words.iter().all(|word| readyz.contains(word));
     let (_, text, next) = READYZ.iter().find(|(words, ..)| fits(words))?;
     let names = Names {

@@ -19,7 +19,7 @@ fn unheard() -> Value {
 }
 
 fn told(readyz: &str) -> Value {
-    with(unheard(), "/agents", json!({"east": {"readyz": readyz}}))
+    with(unheard(), "/readyz", json!({"east": readyz}))
 }
 
 fn event(reason: &str, message: &str) -> Value {
@@ -242,8 +242,14 @@ fn what_stops_nothing_is_noted() {
         "/members/0/spec/taints",
         json!([{"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}]),
     );
-    world = with(world, "/hubVersion", json!("1.3.0"));
-    world = with(world, "/agents", json!({"east": {"version": "1.1.0"}}));
+    let versions = json!({
+        "kubernetes-fleet.io/hub-agent-version": "1.3.0", "kubernetes-fleet.io/member-agent-version": "1.1.0",
+    });
+    world = with(
+        world,
+        "/internals",
+        json!([{ "metadata": { "name": "east", "annotations": versions }, "spec": { "state": "Join" } }]),
+    );
     world = with(
         world,
         "/works",

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::explain::{Agent, Fleet, Live, View};
+use crate::explain::{Fleet, Live, View};
 use crate::rollup;
 
 /// The time of all situations.
@@ -34,13 +34,6 @@ impl<Spec, Status> Object<Spec, Status> {
     fn view(&self) -> View<'_, Spec, Status> {
         View::of(&self.metadata, &self.spec, self.status.as_ref())
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Told {
-    version: Option<String>,
-    readyz: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -70,9 +63,7 @@ pub(super) struct World {
     budgets: Vec<ClusterResourcePlacementDisruptionBudget>,
     evictions: Vec<ClusterResourcePlacementEviction>,
     events: Vec<Event>,
-    #[serde(rename = "hubVersion")]
-    hub_version: Option<String>,
-    agents: BTreeMap<String, Told>,
+    readyz: BTreeMap<String, String>,
     live: Vec<OnMember>,
     /// No hub agent has looked at the placement.
     unseen: bool,
@@ -169,12 +160,8 @@ impl World {
         fleet.budgets = self.budgets.iter().collect();
         fleet.evictions = self.evictions.iter().collect();
         fleet.events = self.events.iter().collect();
-        fleet.hub_version = self.hub_version.as_deref();
-        let agents = self.agents.iter().map(|(name, told)| {
-            let (version, readyz) = (told.version.as_deref(), told.readyz.as_deref());
-            (name.as_str(), Agent { version, readyz })
-        });
-        fleet.agents = agents.collect();
+        let readyz = self.readyz.iter();
+        fleet.readyz = readyz.map(|(name, says)| (name.as_str(), says.as_str())).collect();
         let live = self.live.iter().map(|live| Live {
             cluster: &live.cluster,
             kind: &live.kind,

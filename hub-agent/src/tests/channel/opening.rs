@@ -20,6 +20,10 @@ async fn a_session_is_stored_before_it_is_accepted() {
         imc["metadata"]["annotations"]["kubernetes-fleet.io/member-session"],
         "cluster-a/1/1"
     );
+    // Who compares them need not ask the agents.
+    let version = |of: &str| imc["metadata"]["annotations"][format!("kubernetes-fleet.io/{of}-agent-version")].clone();
+    assert_eq!(version("member"), "test");
+    assert_eq!(version("hub"), env!("CARGO_PKG_VERSION"));
     assert!(hub.metric("fleet_channel_sessions 1"));
     assert!(hub.metric("fleet_channel_hellos_total{answer=\"accepted\"} 1"));
 }
