@@ -172,6 +172,8 @@ impl Pass<'_> {
     fn try_update(&mut self, stage: &mut StageStatus, spec: &Stage) -> Result<Verdict, Halt> {
         let name = stage.stage_name.clone();
         self.check_gates(&name)?;
+        // Clusters of earlier stages break while this one waits, too.
+        self.check_budget(stage)?;
         let approved = tasks::before(self, stage)?;
         // Once the stage has begun nobody asks any more whether it may.
         if !approved || stage.start_time.is_none() && !self.pass_gates(&name, "before") {
