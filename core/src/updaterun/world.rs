@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use fleet_api::conditions::update_run::{Initialized, Progressing, Succeeded};
+use fleet_api::conditions::update_stage::Succeeded as StageSucceeded;
 use fleet_api::conditions::{self, Status, Words as _};
 use fleet_api::placement::{
     ApprovalRequestSpec, ApprovalRequestStatus, BindingSpec, BindingState, BindingStatus, PlacementPolicy,
@@ -78,7 +79,7 @@ impl<'a> Run<'a> {
         }
         match self.spec.state {
             UpdateRunState::Initialize => Phase::Idle,
-            UpdateRunState::Stop if self.said(Progressing::Stopped.reason()) => Phase::Idle,
+            UpdateRunState::Stop if self.said(Progressing::Stopped.reason()) && !self.is_to_trip() => Phase::Idle,
             UpdateRunState::Run | UpdateRunState::Stop => Phase::Active,
         }
     }
@@ -124,6 +125,22 @@ impl<'a> Run<'a> {
     pub(super) fn is_to_roll_back(&self) -> bool {
         let asked = self.annotations.and_then(|list| list.get(annotations::ROLLBACK));
         asked.is_some_and(|asked| asked == annotations::REQUESTED)
+    }
+
+    /// Whether it is asked to take back what it did, and has not heard it yet.
+    fn is_to_trip(&self) -> bool {
+        let stages = self
+            .status
+            .stages_status
+            .iter()
+            .chain(&self.status.deletion_stage_status);
+        let mut ends = stages.filter_map(|stage| conditions::find(&stage.conditions, StageSucceeded::TYPE));
+        self.is_to_roll_back() && self.has_a_way_back() && !ends.any(|end| Status::of(end) == Status::False)
+    }
+
+    fn has_a_way_back(&self) -> bool {
+        let options = self.status.options.as_ref();
+        options.is_some_and(|options| options.on_failure == "Rollback")
     }
 
     /// Whether `Progressing` has this reason.
