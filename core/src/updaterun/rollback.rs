@@ -145,10 +145,11 @@ fn doing(pass: &Pass<'_>, words: Progressing) -> Verdict {
     Verdict::Doing(if stopping { Progressing::Stopping } else { words })
 }
 
-/// Later runs are warned of a version that has been taken back.
+/// Later runs are warned of a version that has been taken back. The first run that did it stays the one that is named: two
+/// that do it at once would else wake one another for ever.
 fn mark_snapshot(pass: &mut Pass<'_>) {
     let snapshot = pass.world.snapshot;
-    if snapshot.is_some_and(|snapshot| snapshot.failed_in != Some(pass.run.name)) {
+    if snapshot.is_some_and(|snapshot| snapshot.failed_in.is_none_or(str::is_empty)) {
         pass.step.mark_snapshot = true;
     }
 }
