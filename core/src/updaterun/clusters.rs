@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::later;
 use super::pass::Pass;
 use super::put::write;
-use super::rollback;
 use super::standing::{Progress, Turn};
 use super::state::ClusterEntry as _;
+use super::step::Given;
 use super::world::Binding;
 
 /// A cluster that is under way.
@@ -318,7 +318,7 @@ fn record_previous(pass: &Pass<'_>, cluster: &mut ClusterUpdatingStatus) -> bool
     let Some(binding) = pass.binding(&cluster.cluster_name) else {
         return false;
     };
-    let has = rollback::previous(binding.spec);
+    let has = Given::by(binding.update_run, binding.spec).content();
     if cluster.previous.as_ref() == Some(&has) {
         return false;
     }

@@ -62,7 +62,7 @@ pub use pass::snapshot_name;
 pub use restamp::restamp;
 pub use spans::{Moment, Spans};
 pub use stages::Members;
-pub use step::{ApprovalWrite, BindingAction, BindingWrite, Content, NewApproval, On, Put, Stamp, Step, Told};
+pub use step::{ApprovalWrite, BindingAction, BindingWrite, Content, Given, NewApproval, On, Put, Stamp, Step, Told};
 pub use validate::PATIENCE as EDIT_PATIENCE;
 pub use world::{
     Approval, Binding, ClusterFacts, Memory, Phase, Placement, PolicySnapshot, RecordedSnapshot, Refused, Run, World,

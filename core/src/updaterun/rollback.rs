@@ -8,7 +8,7 @@ use fleet_api::conditions::Status;
 use fleet_api::conditions::update_run::{Abort, Progressing};
 use fleet_api::conditions::update_stage::Succeeded;
 use fleet_api::events::UpdateRunEvent;
-use fleet_api::placement::{BindingSpec, ClusterUpdatingStatus, PreviousContent, UpdateRunState, UpdateRunStatus};
+use fleet_api::placement::{ClusterUpdatingStatus, PreviousContent, UpdateRunState, UpdateRunStatus};
 use jiff::Timestamp;
 
 use super::names::index_of;
@@ -22,19 +22,6 @@ use super::validate::max_concurrency;
 use super::world::Binding;
 use super::{later, number};
 use crate::overrides::choose::Lists;
-
-/// What a binding names, to be recorded before a run gives it something else.
-pub(super) fn previous(spec: &BindingSpec) -> PreviousContent {
-    if spec.resource_snapshot_name.is_empty() {
-        return PreviousContent::default();
-    }
-    PreviousContent {
-        resource_snapshot_name: spec.resource_snapshot_name.clone(),
-        resource_override_snapshots: spec.resource_override_snapshots.clone(),
-        cluster_resource_override_snapshots: spec.cluster_resource_override_snapshots.clone(),
-        apply_strategy: spec.apply_strategy.clone(),
-    }
-}
 
 fn content(previous: &PreviousContent) -> Content {
     Content {
