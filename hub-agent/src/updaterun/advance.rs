@@ -99,6 +99,7 @@ fn decide<S: Scope>(
         clusters: &seen.facts(),
         gates,
         missing_snapshots: &seen.missing,
+        missing_overrides: &seen.missing_overrides,
         stuck_threshold: ctx.shared.settings.stuck_threshold,
         refused,
     };
