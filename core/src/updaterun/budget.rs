@@ -3,15 +3,15 @@
 //! A cluster is started only while no more have failed than may and fewer than `maxConcurrency` are under way. So of the
 //! clusters that a run has started at most `max-failures` + `maxConcurrency` can ever have failed to become available.
 
-use fleet_api::conditions;
 use fleet_api::conditions::update_run::Abort;
-use fleet_api::conditions::update_stage::ClusterSucceeded;
-use fleet_api::placement::{ClusterUpdatingStatus, StageStatus};
+use fleet_api::conditions::update_stage::{ClusterSucceeded, Succeeded};
+use fleet_api::conditions::{self, Words as _};
+use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunStatus};
 use jiff::{SignedDuration, Timestamp};
 
 use super::pass::{Halt, Pass};
 use super::standing::{Progress, failing};
-use super::state::{ClusterEntry as _, failed};
+use super::state::{ClusterEntry as _, StageEntry as _, failed};
 use super::world::Binding;
 use super::{later, number};
 
@@ -73,6 +73,12 @@ impl Pass<'_> {
         for cluster in stages.iter_mut().flat_map(|stage| &mut stage.clusters) {
             if cluster.outcome() == Some(true) && cluster.is_updated() {
                 self.look_back_at(cluster);
+            }
+        }
+        for stage in stages {
+            let ended = conditions::find(&stage.conditions, Succeeded::TYPE);
+            if ended.is_some_and(|ended| ended.reason == Succeeded::Succeeded.reason()) {
+                stage.tell_success(self.pen);
             }
         }
     }
