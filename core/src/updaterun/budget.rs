@@ -9,11 +9,31 @@ use fleet_api::conditions::{self, Words as _};
 use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunStatus};
 use jiff::{SignedDuration, Timestamp};
 
+use super::options::Options;
 use super::pass::{Halt, Pass};
 use super::standing::{Progress, failing};
 use super::state::{ClusterEntry as _, StageEntry as _, failed};
 use super::world::Binding;
 use super::{later, number};
+
+/// What a run's failure budget has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failures<'a> {
+    /// The clusters that have failed, whichever their stage.
+    pub clusters: Vec<&'a str>,
+    /// How many may.
+    pub max: usize,
+}
+
+/// What the failure budget of a run with this status has come to; none if it has none.
+pub fn failures(status: &UpdateRunStatus) -> Option<Failures<'_>> {
+    let options = Options::of(status.options.as_ref()).ok()?;
+    let planned = status.stages_status.iter().map(|stage| stage.clusters.len()).sum();
+    Some(Failures {
+        clusters: status.stages_status.iter().flat_map(failed).collect(),
+        max: options.max_failures?.of(planned),
+    })
+}
 
 impl Pass<'_> {
     /// How long a cluster may take to become available; none if it may take for ever.

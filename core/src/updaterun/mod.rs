@@ -52,6 +52,7 @@ mod world;
 use jiff::{SignedDuration, Timestamp};
 
 pub use advance::advance;
+pub use budget::{Failures, failures};
 pub use ending::{ended_at, expires};
 pub use gate_object::{GateCondition, GateObject};
 pub use gates::shown as shown_gate;
