@@ -19,7 +19,7 @@ use fleet_core::{
     plan::{self, Request, Settings, World},
     selection::{ObjectId, apis::Apis},
     snapshot::number,
-    updaterun::Run,
+    updaterun::{Run, needed_indexes},
     work::Stored,
 };
 use kube::{
@@ -227,8 +227,8 @@ async fn named_by_runs<S: Scope>(client: &Client, namespace: Option<&str>, key: 
         return Vec::new();
     };
     let own = runs.items.iter().filter(|run| run.spec().placement_name == key.name());
-    own.flat_map(|run| Run::of(run.meta(), run.spec(), run.status()).needed_indexes())
-        .collect()
+    let own: Vec<_> = own.map(|run| Run::of(run.meta(), run.spec(), run.status())).collect();
+    needed_indexes(&own)
 }
 
 /// What an update run still has to do.

@@ -16,6 +16,7 @@ use super::cluster::placement_on;
 use super::fleet::{Fleet, Run, holds};
 use super::names::{Names, clusters, few};
 use super::{aborts, reasons};
+use crate::updaterun;
 
 /// Explains an update run.
 pub fn run(fleet: &Fleet<'_>, name: &str) -> Chain {
@@ -239,24 +240,26 @@ fn window(run: &Run<'_>, stage: &StageStatus, mut step: Step) -> Step {
     step
 }
 
-/// How much of the failure budget is used, where there is one.
+/// How much of the run's failure budget is used, where there is one: said of the stage at hand.
 fn budget(run: &Run<'_>, stage: &StageStatus, mut step: Step) -> Step {
-    let options = run.status.and_then(|status| status.options.as_ref());
-    let Some(max) = options
-        .map(|options| &options.max_failures)
-        .filter(|max| !max.is_empty())
-    else {
+    let Some(status) = run.status else { return step };
+    let mut open = status
+        .stages_status
+        .iter()
+        .filter(|stage| !holds(&stage.conditions, StageSucceeded::TYPE));
+    let is_at_hand = open.next().is_some_and(|open| open.stage_name == stage.stage_name);
+    let Some(failures) = updaterun::failures(status).filter(|_| is_at_hand) else {
         return step;
     };
-    let failed = stage
-        .clusters
-        .iter()
-        .filter(|cluster| failure(&cluster.conditions).is_some());
-    let failed = few(failed.map(|cluster| cluster.cluster_name.as_str()));
-    if failed.is_empty() {
-        return step;
-    }
-    let used = format!("failed, of {max} that may: {failed}");
+    let may = match failures.max {
+        0 => "no cluster may fail".to_owned(),
+        max => format!("{} may fail", clusters(max)),
+    };
+    let used = match failures.clusters[..] {
+        [] => format!("{may}, none has"),
+        [name] => format!("{may}, 1 has: {name}"),
+        ref all => format!("{may}, {} have: {}", all.len(), few(all.iter().copied())),
+    };
     match &mut step.cause {
         Some(cause) => cause.text = format!("{}; {used}", cause.text),
         None if step.says.is_empty() => step.says = used,

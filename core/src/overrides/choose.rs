@@ -31,6 +31,15 @@ pub struct Lists {
     pub namespaced: Vec<NamespacedName>,
 }
 
+impl Lists {
+    /// The names of all of them: `namespace/name` of ResourceOverride snapshots.
+    pub fn shown(&self) -> impl Iterator<Item = String> {
+        let namespaced = self.namespaced.iter();
+        let namespaced = namespaced.map(|named| format!("{}/{}", named.namespace, named.name));
+        self.cluster_wide.iter().cloned().chain(namespaced)
+    }
+}
+
 /// The overrides that concern a placement, whatever the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen<'a> {

@@ -92,9 +92,10 @@ impl Pass<'_> {
     /// What the pass comes to; none if the placement differs from what is recorded, but not for long enough.
     fn judge(&mut self, status: &mut UpdateRunStatus) -> Option<Verdict> {
         let trigger = rollback::trigger(status, &self.options).map(ToOwned::to_owned);
-        let placement = match trigger {
-            Some(_) => validate::same_placement(self.world, &self.memory).map(drop),
-            None => validate::placement(&self.run, self.world, &self.memory),
+        let placement = if trigger.is_some() || self.is_to_roll_back() {
+            validate::same_placement(self.world, &self.memory).map(drop)
+        } else {
+            validate::placement(&self.run, self.world, &self.memory)
         };
         if let Err(abort) = placement {
             return match patience(&mut self.memory.edited_since, validate::PATIENCE, self.at) {
@@ -172,6 +173,8 @@ impl Pass<'_> {
     fn try_update(&mut self, stage: &mut StageStatus, spec: &Stage) -> Result<Verdict, Halt> {
         let name = stage.stage_name.clone();
         self.check_gates(&name)?;
+        // Clusters of earlier stages break while this one waits, too.
+        self.check_budget(stage)?;
         let approved = tasks::before(self, stage)?;
         // Once the stage has begun nobody asks any more whether it may.
         if !approved || stage.start_time.is_none() && !self.pass_gates(&name, "before") {

@@ -3,17 +3,37 @@
 //! A cluster is started only while no more have failed than may and fewer than `maxConcurrency` are under way. So of the
 //! clusters that a run has started at most `max-failures` + `maxConcurrency` can ever have failed to become available.
 
-use fleet_api::conditions;
 use fleet_api::conditions::update_run::Abort;
-use fleet_api::conditions::update_stage::ClusterSucceeded;
-use fleet_api::placement::{ClusterUpdatingStatus, StageStatus};
+use fleet_api::conditions::update_stage::{ClusterSucceeded, Succeeded};
+use fleet_api::conditions::{self, Words as _};
+use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunStatus};
 use jiff::{SignedDuration, Timestamp};
 
+use super::options::Options;
 use super::pass::{Halt, Pass};
 use super::standing::{Progress, failing};
-use super::state::{ClusterEntry as _, failed};
+use super::state::{ClusterEntry as _, StageEntry as _, failed};
 use super::world::Binding;
 use super::{later, number};
+
+/// What a run's failure budget has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failures<'a> {
+    /// The clusters that have failed, whichever their stage.
+    pub clusters: Vec<&'a str>,
+    /// How many may.
+    pub max: usize,
+}
+
+/// What the failure budget of a run with this status has come to; none if it has none.
+pub fn failures(status: &UpdateRunStatus) -> Option<Failures<'_>> {
+    let options = Options::of(status.options.as_ref()).ok()?;
+    let planned = status.stages_status.iter().map(|stage| stage.clusters.len()).sum();
+    Some(Failures {
+        clusters: status.stages_status.iter().flat_map(failed).collect(),
+        max: options.max_failures?.of(planned),
+    })
+}
 
 impl Pass<'_> {
     /// How long a cluster may take to become available; none if it may take for ever.
@@ -73,6 +93,12 @@ impl Pass<'_> {
         for cluster in stages.iter_mut().flat_map(|stage| &mut stage.clusters) {
             if cluster.outcome() == Some(true) && cluster.is_updated() {
                 self.look_back_at(cluster);
+            }
+        }
+        for stage in stages {
+            let ended = conditions::find(&stage.conditions, Succeeded::TYPE);
+            if ended.is_some_and(|ended| ended.reason == Succeeded::Succeeded.reason()) {
+                stage.tell_success(self.pen);
             }
         }
     }

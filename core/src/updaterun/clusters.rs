@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::later;
 use super::pass::Pass;
 use super::put::write;
-use super::rollback;
 use super::standing::{Progress, Turn};
 use super::state::ClusterEntry as _;
+use super::step::Given;
 use super::world::Binding;
 
 /// A cluster that is under way.
@@ -263,6 +263,14 @@ pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, order: Order, 
         if cluster.outcome().is_some() || cluster.is_started() {
             continue;
         }
+        let binding = pass.binding(&cluster.cluster_name);
+        let content = pass.content(cluster);
+        let wish = pass.wish(&content);
+        let turn = wish.turn(binding);
+        let Some(binding) = binding.filter(|_| turn != Turn::Gone) else {
+            cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected);
+            continue;
+        };
         if !pass.is_open(&cluster.cluster_name) {
             match order {
                 Order::Kept => return,
@@ -273,13 +281,11 @@ pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, order: Order, 
             cluster.end(pass.pen, &ClusterSucceeded::SkippedUnhealthy);
             continue;
         }
-        let binding = pass.binding(&cluster.cluster_name);
-        let content = pass.content(cluster);
-        let wish = pass.wish(&content);
-        match (wish.turn(binding), binding) {
-            (Turn::Own, _) => {}
-            (Turn::Gone, _) | (_, None) => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
-            (Turn::There, Some(binding)) => {
+        match turn {
+            Turn::Own | Turn::Gone => {}
+            Turn::There => {
+                // Nothing of it is this run's to give back.
+                cluster.previous = None;
                 cluster.start(pass.pen, pass.now());
                 match wish.result(binding) {
                     Progress::Done if pass.options.min_success_time.is_zero() => {
@@ -288,14 +294,14 @@ pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, order: Order, 
                     _ => begin(pass, place, cluster, flight),
                 }
             }
-            (Turn::Start, Some(binding)) if pass.is_refused(binding) => {
+            Turn::Start if pass.is_refused(binding) => {
                 flight.add(place, &cluster.cluster_name, None, "could not be written".to_owned());
             }
-            (Turn::Start, Some(_)) if pass.options.rollback && record_previous(pass, cluster) => {
+            Turn::Start if pass.options.rollback && record_previous(pass, cluster) => {
                 flight.reserved += 1;
                 pass.step.look_at(pass.now());
             }
-            (Turn::Start, Some(binding)) => {
+            Turn::Start => {
                 let put = wish.start(pass.now());
                 write(pass, binding, put);
                 cluster.start(pass.pen, pass.now());
@@ -318,7 +324,7 @@ fn record_previous(pass: &Pass<'_>, cluster: &mut ClusterUpdatingStatus) -> bool
     let Some(binding) = pass.binding(&cluster.cluster_name) else {
         return false;
     };
-    let has = rollback::previous(binding.spec);
+    let has = Given::by(binding.update_run, binding.spec).content();
     if cluster.previous.as_ref() == Some(&has) {
         return false;
     }

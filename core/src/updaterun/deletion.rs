@@ -74,12 +74,9 @@ fn remove(pass: &mut Pass<'_>, place: usize, cluster: &mut ClusterUpdatingStatus
             return flight.add(place, &name, None, "could not be deleted".to_owned());
         }
         for binding in left {
-            pass.step.bindings.push(BindingWrite {
-                binding: binding.name.to_owned(),
-                uid: binding.uid.to_owned(),
-                cluster: name.clone(),
-                action: BindingAction::Delete,
-            });
+            pass.step
+                .bindings
+                .push(BindingWrite::new(binding, BindingAction::Delete));
         }
     }
     let since = cluster.started_at().unwrap_or(pass.now());

@@ -129,7 +129,11 @@ fn of_stage(old: &StageStatus, new: &StageStatus, events: &mut Vec<UpdateRunEven
         &stage,
         events,
     );
-    if let Some(ended) = changed(&old.conditions, &new.conditions, stage::Succeeded::TYPE) {
+    // A cluster that breaks later changes the sentence; the stage has not ended anew.
+    let before = conditions::find(&old.conditions, stage::Succeeded::TYPE).map(|ended| &ended.reason);
+    if let Some(ended) = changed(&old.conditions, &new.conditions, stage::Succeeded::TYPE)
+        && before != Some(&ended.reason)
+    {
         if ended.reason == stage::Succeeded::Succeeded.reason() {
             events.push(UpdateRunEvent::StageSucceeded { stage: stage() });
         } else if ended.reason == stage::Succeeded::Skipped.reason() {

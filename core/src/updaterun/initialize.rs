@@ -10,7 +10,9 @@ use fleet_api::conditions::policy_snapshot::Scheduled;
 use fleet_api::conditions::update_run::{Abort, Initialized, TYPES};
 use fleet_api::conditions::{self, Status};
 use fleet_api::events::UpdateRunEvent;
-use fleet_api::placement::{BindingState, StageTaskType, UpdateRunState, UpdateRunStatus, UpdateStrategySpec};
+use fleet_api::placement::{
+    BindingState, StageTaskType, UpdateRunOptions, UpdateRunState, UpdateRunStatus, UpdateStrategySpec,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::options::{self, Sources};
@@ -195,10 +197,15 @@ fn draft(run: &Run<'_>, inputs: &Inputs<'_>, status: &mut UpdateRunStatus) -> Re
     let (policy, count) = policy(run, inputs, status)?;
     let (targets, leaving) = bindings(run, inputs, policy, count, status)?;
     if let Some(other) = run.retry_of() {
-        let sources = settings(run, inputs, status)?;
-        retry::record(run, (other, inputs.retried), status)?;
+        let before = inputs.retried.filter(|_| inputs.strategy.is_none());
+        let sources = settings(run, inputs, retry::inherited(run, before)?, status)?;
+        let index = retry::record(run, (other, inputs.retried), status)?;
         gates::place(run, &sources, status)?;
-        status.resource_snapshot_index_used = snapshot(run, inputs.snapshot)?;
+        let found = match inputs.snapshot {
+            Snapshot::Group { index, hash } => Some((index, hash)),
+            _ => None,
+        };
+        status.resource_snapshot_index_used = retry::snapshot(run, found, index)?;
     } else {
         strategy(run, inputs, &targets, status)?;
         status.deletion_stage_status = Some(stages::deletion(leaving));
@@ -224,9 +231,14 @@ fn approved(inputs: &Inputs<'_>, status: &UpdateRunStatus) -> Result<(), Halt> {
     }
 }
 
-/// Reads the settings, once and for all.
-fn settings(run: &Run<'_>, inputs: &Inputs<'_>, status: &mut UpdateRunStatus) -> Result<Sources, Halt> {
-    let Some((recorded, sources)) = options::read(run, inputs.settings)? else {
+/// Reads the settings, once and for all, beginning with these.
+fn settings(
+    run: &Run<'_>,
+    inputs: &Inputs<'_>,
+    inherited: Option<UpdateRunOptions>,
+    status: &mut UpdateRunStatus,
+) -> Result<Sources, Halt> {
+    let Some((recorded, sources)) = options::read(run, inputs.settings, inherited)? else {
         return Ok(Sources::new());
     };
     status.options = Some(recorded);
@@ -313,7 +325,7 @@ fn strategy(
     let mut recorded = strategy.clone();
     drop_waits_of_approvals(&mut recorded);
     status.staged_update_strategy_snapshot = Some(recorded);
-    let sources = settings(run, inputs, status)?;
+    let sources = settings(run, inputs, None, status)?;
     let stages = stages::assign(run, strategy, inputs.members, targets)?;
     let clusters = stages.iter().flat_map(|stage| &stage.clusters);
     let placed: BTreeSet<_> = clusters.map(|cluster| cluster.cluster_name.as_str()).collect();

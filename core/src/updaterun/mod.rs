@@ -26,6 +26,7 @@ mod gate_object;
 mod gates;
 mod initialize;
 mod names;
+mod needed;
 mod number;
 mod options;
 mod outline;
@@ -51,18 +52,19 @@ mod world;
 use jiff::{SignedDuration, Timestamp};
 
 pub use advance::advance;
+pub use budget::{Failures, failures};
 pub use ending::{ended_at, expires};
 pub use gate_object::{GateCondition, GateObject};
 pub use gates::shown as shown_gate;
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
-pub use names::index_of;
+pub use needed::{needed_indexes, needed_overrides};
 pub use number::duration;
 pub use outline::{Contents, Named, Outline, OutlinedCluster, OutlinedStage};
 pub use pass::snapshot_name;
 pub use restamp::restamp;
 pub use spans::{Moment, Spans};
 pub use stages::Members;
-pub use step::{ApprovalWrite, BindingAction, BindingWrite, Content, NewApproval, On, Put, Stamp, Step, Told};
+pub use step::{ApprovalWrite, BindingAction, BindingWrite, Content, Given, NewApproval, On, Put, Stamp, Step, Told};
 pub use validate::PATIENCE as EDIT_PATIENCE;
 pub use world::{
     Approval, Binding, ClusterFacts, Memory, Phase, Placement, PolicySnapshot, RecordedSnapshot, Refused, Run, World,

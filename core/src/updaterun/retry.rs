@@ -1,8 +1,9 @@
 //! Another try of what an earlier run did not bring to its end.
 
+use fleet_api::annotations::ROLLOUT;
 use fleet_api::conditions::update_run::{Abort, Succeeded};
 use fleet_api::names;
-use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunStatus};
+use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunOptions, UpdateRunStatus};
 
 use super::options::Options;
 use super::rollback;
@@ -10,13 +11,55 @@ use super::stages;
 use super::state::{ClusterEntry as _, status_of};
 use super::world::{Phase, Run};
 
-/// The plan of the run `name`, reduced to clusters that did not succeed. Nothing is left in the end: that was for the other
-/// run to do, or is for the next.
+/// What a run whose strategy is gone takes over of the settings of the run that it tries again, `before`: else nobody would
+/// know of its budget any more. What was for that one run alone is not for this one. Gates are named after their run, so
+/// that they cannot be taken over; they are not passed by either.
+pub(super) fn inherited(run: &Run<'_>, before: Option<Run<'_>>) -> Result<Option<UpdateRunOptions>, Abort> {
+    let Some((before, recorded)) = before.and_then(|before| Some((before, before.status.options.as_ref()?))) else {
+        return Ok(None);
+    };
+    let own_gates = format!("{ROLLOUT}gates");
+    if !recorded.gates.is_empty() && !run.annotations.is_some_and(|own| own.contains_key(&own_gates)) {
+        return Err(Abort::Retry {
+            why: format!(
+                "the update run {} had gates, and its update strategy is gone: write them on this run",
+                before.name
+            ),
+        });
+    }
+    Ok(Some(UpdateRunOptions {
+        unassigned_clusters: String::new(),
+        unassigned: Vec::new(),
+        ignore_windows: false,
+        not_before: String::new(),
+        gates: Vec::new(),
+        retry_of: String::new(),
+        plan: String::new(),
+        ..recorded.clone()
+    }))
+}
+
+/// The index of the snapshots, which are those of the run that is tried again, and never others. `found` are index and
+/// hash of those that are there.
+pub(super) fn snapshot(run: &Run<'_>, found: Option<(&str, Option<&str>)>, index: String) -> Result<String, Abort> {
+    let key = run.key(&run.spec.placement_name);
+    match found {
+        Some((there, Some(_))) if there == index => Ok(index),
+        Some((there, None)) if there == index => Err(Abort::NoMasterSnapshot { key }),
+        _ => Err(Abort::NoSnapshots {
+            index: index.parse().unwrap_or_default(),
+            key,
+        }),
+    }
+}
+
+/// The plan of the run `name`, reduced to clusters that did not succeed, and the index of its snapshots. Nothing is left in
+/// the end: that was for the other run to do, or is for the next.
 pub(super) fn record(
     run: &Run<'_>,
     (name, other): (&str, Option<Run<'_>>),
     status: &mut UpdateRunStatus,
-) -> Result<(), Abort> {
+) -> Result<String, Abort> {
     let refuse = |why: String| Abort::Retry { why };
     let other = other.ok_or_else(|| refuse(format!("there is no update run {name} to try again")))?;
     if other.spec.placement_name != run.spec.placement_name {
@@ -70,7 +113,7 @@ pub(super) fn record(
         })
         .collect();
     status.deletion_stage_status = Some(stages::deletion([]));
-    Ok(())
+    Ok(index.clone())
 }
 
 fn anew(cluster: &ClusterUpdatingStatus) -> ClusterUpdatingStatus {

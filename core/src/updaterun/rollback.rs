@@ -8,7 +8,7 @@ use fleet_api::conditions::Status;
 use fleet_api::conditions::update_run::{Abort, Progressing};
 use fleet_api::conditions::update_stage::Succeeded;
 use fleet_api::events::UpdateRunEvent;
-use fleet_api::placement::{BindingSpec, ClusterUpdatingStatus, PreviousContent, UpdateRunState, UpdateRunStatus};
+use fleet_api::placement::{ClusterUpdatingStatus, PreviousContent, UpdateRunState, UpdateRunStatus};
 use jiff::Timestamp;
 
 use super::names::index_of;
@@ -19,22 +19,9 @@ use super::standing::{Progress, Wish};
 use super::state::ClusterEntry as _;
 use super::step::{Content, Put, Stamp, sentence};
 use super::validate::max_concurrency;
-use super::world::Binding;
-use super::{later, number};
+use super::world::{Binding, World};
+use super::{later, number, patience};
 use crate::overrides::choose::Lists;
-
-/// What a binding names, to be recorded before a run gives it something else.
-pub(super) fn previous(spec: &BindingSpec) -> PreviousContent {
-    if spec.resource_snapshot_name.is_empty() {
-        return PreviousContent::default();
-    }
-    PreviousContent {
-        resource_snapshot_name: spec.resource_snapshot_name.clone(),
-        resource_override_snapshots: spec.resource_override_snapshots.clone(),
-        cluster_resource_override_snapshots: spec.cluster_resource_override_snapshots.clone(),
-        apply_strategy: spec.apply_strategy.clone(),
-    }
-}
 
 fn content(previous: &PreviousContent) -> Content {
     Content {
@@ -145,10 +132,11 @@ fn doing(pass: &Pass<'_>, words: Progressing) -> Verdict {
     Verdict::Doing(if stopping { Progressing::Stopping } else { words })
 }
 
-/// Later runs are warned of a version that has been taken back.
+/// Later runs are warned of a version that has been taken back. The first run that did it stays the one that is named: two
+/// that do it at once would else wake one another for ever.
 fn mark_snapshot(pass: &mut Pass<'_>) {
     let snapshot = pass.world.snapshot;
-    if snapshot.is_some_and(|snapshot| snapshot.failed_in != Some(pass.run.name)) {
+    if snapshot.is_some_and(|snapshot| snapshot.failed_in.is_none_or(str::is_empty)) {
         pass.step.mark_snapshot = true;
     }
 }
@@ -235,15 +223,55 @@ fn look(pass: &mut Pass<'_>, cluster: &ClusterUpdatingStatus) -> Standing {
         sentence: &text,
     };
     if before.is_in(binding.spec) {
+        pass.memory.refused_since.remove(&cluster.cluster_name);
         return restored(pass, cluster, binding, &wish);
     }
     if !planned.is_in(binding.spec) {
         return left("changed by somebody else");
     }
-    if pass.world.missing_snapshots.contains(&before.snapshot) {
-        return Standing::Left(format!("its resource snapshot {} is gone", before.snapshot));
+    if let Some(gone) = missing(pass, &before) {
+        return Standing::Left(format!("its {gone} is gone"));
     }
-    Standing::ToDo
+    to_do(pass, cluster, binding)
+}
+
+/// What a cluster had, as far as it is not there any more.
+fn missing(pass: &Pass<'_>, before: &Content) -> Option<String> {
+    let World {
+        missing_snapshots,
+        missing_overrides,
+        ..
+    } = pass.world;
+    if missing_snapshots.contains(&before.snapshot) {
+        return Some(format!("resource snapshot {}", before.snapshot));
+    }
+    let mut overrides = before.overrides.shown();
+    let gone = overrides.find(|name| missing_overrides.contains(name))?;
+    Some(format!("override snapshot {gone}"))
+}
+
+/// A cluster that has yet to be given back what it had. One whose binding cannot be written holds up the others no longer
+/// than one that does not become available.
+fn to_do(pass: &mut Pass<'_>, cluster: &ClusterUpdatingStatus, binding: &Binding<'_>) -> Standing {
+    if !pass.is_refused(binding) {
+        return Standing::ToDo;
+    }
+    let deadline = pass.options.cluster_deadline.unwrap_or(pass.threshold());
+    let since = pass
+        .memory
+        .refused_since
+        .entry(cluster.cluster_name.clone())
+        .or_default();
+    match patience(since, deadline, pass.at) {
+        Some(until) => {
+            pass.step.look_at(until);
+            Standing::ToDo
+        }
+        None => {
+            let within = number::shown_duration(deadline);
+            Standing::Left(format!("could not be written within {within}"))
+        }
+    }
 }
 
 /// A cluster that has been given back what it had.

@@ -96,6 +96,8 @@ impl ClusterEntry for ClusterUpdatingStatus {
 pub(super) trait StageEntry {
     fn start(&mut self, pen: Pen);
     fn succeed(&mut self, pen: Pen);
+    /// Says that it has succeeded, and which of its clusters have not.
+    fn tell_success(&mut self, pen: Pen);
     fn skip(&mut self, pen: Pen);
     fn fail(&mut self, pen: Pen, abort: &Abort);
 }
@@ -110,6 +112,10 @@ impl StageEntry for StageStatus {
         self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
         self.end_time.get_or_insert_with(|| whole_seconds(pen.now));
         pen.set(&mut self.conditions, &Progressing::Succeeded);
+        self.tell_success(pen);
+    }
+
+    fn tell_success(&mut self, pen: Pen) {
         let failed: Vec<_> = failed(self).map(ToOwned::to_owned).collect();
         let detail = if failed.is_empty() {
             String::new()

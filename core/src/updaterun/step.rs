@@ -6,11 +6,13 @@ use fleet_api::conditions::binding::RolloutStarted;
 use fleet_api::conditions::{self, Words as _};
 use fleet_api::events::UpdateRunEvent;
 use fleet_api::labels;
-use fleet_api::placement::{ApplyStrategy, ApprovalRequestSpec, BindingSpec, BindingState, UpdateRunStatus};
+use fleet_api::placement::{
+    ApplyStrategy, ApprovalRequestSpec, BindingSpec, BindingState, PreviousContent, UpdateRunStatus,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::world::{Memory, Run};
+use super::world::{Binding, Memory, Run};
 use crate::overrides::choose::Lists;
 
 /// What to do now.
@@ -87,8 +89,53 @@ pub struct BindingWrite {
     pub uid: String,
     /// Its cluster.
     pub cluster: String,
+    /// What it named when this was decided.
+    pub was: Given,
     /// What to write.
     pub action: BindingAction,
+}
+
+impl BindingWrite {
+    pub(super) fn new(binding: &Binding<'_>, action: BindingAction) -> Self {
+        Self {
+            binding: binding.name.to_owned(),
+            uid: binding.uid.to_owned(),
+            cluster: binding.spec.target_cluster.clone(),
+            was: Given::by(binding.update_run, binding.spec),
+            action,
+        }
+    }
+}
+
+/// What a binding names, and which run gave it that. A write of something else in its place is decided about this, and must
+/// not hit what another run has given the cluster since: it would be lost, and nobody could give it back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    update_run: Option<String>,
+    content: PreviousContent,
+}
+
+impl Given {
+    /// By a binding with this annotation [`UPDATE_RUN`](fleet_api::annotations::UPDATE_RUN) and this spec.
+    pub fn by(update_run: Option<&str>, spec: &BindingSpec) -> Self {
+        Self {
+            update_run: update_run.map(ToOwned::to_owned),
+            content: PreviousContent {
+                resource_snapshot_name: spec.resource_snapshot_name.clone(),
+                resource_override_snapshots: spec.resource_override_snapshots.clone(),
+                cluster_resource_override_snapshots: spec.cluster_resource_override_snapshots.clone(),
+                apply_strategy: spec.apply_strategy.clone(),
+            },
+        }
+    }
+
+    /// The content, to be given back one day; empty if there is none.
+    pub(super) fn content(self) -> PreviousContent {
+        if self.content.resource_snapshot_name.is_empty() {
+            return PreviousContent::default();
+        }
+        self.content
+    }
 }
 
 /// What to write to a binding.

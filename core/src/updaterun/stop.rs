@@ -18,8 +18,9 @@ pub(super) fn stage(pass: &mut Pass<'_>, stage: &mut StageStatus, max: Result<us
         Ok(max) => clusters::look(pass, stage, max),
         Err(abort) => Flight::failed(vec![abort]),
     };
+    let name = stage.stage_name.as_str();
     if flight.aborts.is_empty()
-        && let Err(halt) = pass.check_budget(stage)
+        && let Err(halt) = pass.check_gates(name).and_then(|()| pass.check_budget(stage))
     {
         return pass.halt(stage, halt);
     }

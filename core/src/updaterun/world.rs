@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use fleet_api::conditions::update_run::{Initialized, Progressing, Succeeded};
+use fleet_api::conditions::update_stage::Succeeded as StageSucceeded;
 use fleet_api::conditions::{self, Status, Words as _};
 use fleet_api::placement::{
     ApprovalRequestSpec, ApprovalRequestStatus, BindingSpec, BindingState, BindingStatus, PlacementPolicy,
@@ -14,7 +15,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
 use super::gate_object::GateObject;
-use super::names::index_of;
 use super::spans::Spans;
 
 static NO_STATUS: LazyLock<UpdateRunStatus> = LazyLock::new(UpdateRunStatus::default);
@@ -78,29 +78,9 @@ impl<'a> Run<'a> {
         }
         match self.spec.state {
             UpdateRunState::Initialize => Phase::Idle,
-            UpdateRunState::Stop if self.said(Progressing::Stopped.reason()) => Phase::Idle,
+            UpdateRunState::Stop if self.said(Progressing::Stopped.reason()) && !self.is_to_trip() => Phase::Idle,
             UpdateRunState::Run | UpdateRunState::Stop => Phase::Active,
         }
-    }
-
-    /// The indexes of the snapshots that it needs: of what it rolls out, and of what it may have to give back.
-    pub fn needed_indexes(&self) -> Vec<u64> {
-        let named = match self.phase() {
-            Phase::Finished => return Vec::new(),
-            Phase::Uninitialized => &self.spec.resource_snapshot_index,
-            Phase::Active | Phase::Idle => &self.status.resource_snapshot_index_used,
-        };
-        let clusters = self.status.stages_status.iter().flat_map(|stage| &stage.clusters);
-        let previous = clusters.filter_map(|cluster| cluster.previous.as_ref());
-        let previous = previous.map(|previous| index_of(&self.spec.placement_name, &previous.resource_snapshot_name));
-        let indexes = previous.chain([named.as_str()]);
-        indexes.filter_map(|index| index.parse().ok()).collect()
-    }
-
-    /// Whether it has not ended, and will take back what it did if that fails.
-    pub fn may_roll_back(&self) -> bool {
-        let options = self.status.options.as_ref();
-        self.phase() != Phase::Finished && options.is_some_and(|options| options.on_failure == "Rollback")
     }
 
     /// The value of the annotation on bindings that this run starts. The UID tells the run from one that had its name
@@ -124,6 +104,22 @@ impl<'a> Run<'a> {
     pub(super) fn is_to_roll_back(&self) -> bool {
         let asked = self.annotations.and_then(|list| list.get(annotations::ROLLBACK));
         asked.is_some_and(|asked| asked == annotations::REQUESTED)
+    }
+
+    /// Whether it is asked to take back what it did, and has not heard it yet.
+    fn is_to_trip(&self) -> bool {
+        let stages = self
+            .status
+            .stages_status
+            .iter()
+            .chain(&self.status.deletion_stage_status);
+        let mut ends = stages.filter_map(|stage| conditions::find(&stage.conditions, StageSucceeded::TYPE));
+        self.is_to_roll_back() && self.has_a_way_back() && !ends.any(|end| Status::of(end) == Status::False)
+    }
+
+    fn has_a_way_back(&self) -> bool {
+        let options = self.status.options.as_ref();
+        options.is_some_and(|options| options.on_failure == "Rollback")
     }
 
     /// Whether `Progressing` has this reason.
@@ -304,6 +300,9 @@ pub struct World<'a> {
     pub gates: &'a [Option<GateObject>],
     /// Of the snapshots that the run would give back, those that are not there.
     pub missing_snapshots: &'a BTreeSet<String>,
+    /// Of the override snapshots that the run would give back, those that are not there; `namespace/name` of
+    /// ResourceOverride snapshots.
+    pub missing_overrides: &'a BTreeSet<String>,
     /// How long a cluster may take before the run says that it is stuck, unless the run says otherwise.
     pub stuck_threshold: SignedDuration,
     /// What could not be written in this pass.
@@ -334,6 +333,8 @@ pub struct Memory {
     pub told: BTreeMap<String, String>,
     /// Since when what is under way is so.
     pub spans: Spans,
+    /// Since when the API server refuses to have a cluster given back what it had, in steady time.
+    pub refused_since: BTreeMap<String, Option<Timestamp>>,
 }
 
 impl Memory {

@@ -3,6 +3,7 @@
 
 mod approval;
 mod by_hand;
+mod checks;
 mod deletion;
 mod edits;
 mod large;

@@ -5,7 +5,7 @@ use fleet_api::{
     names::ClusterName,
     placement::{BindingState, Scope},
 };
-use fleet_core::updaterun::{BindingAction, BindingWrite, Put};
+use fleet_core::updaterun::{BindingAction, BindingWrite, Given, Put};
 use fleet_runtime::Key;
 use kube::{
     Resource as _, ResourceExt as _,
@@ -91,7 +91,9 @@ async fn fill<S: Scope>(
     let mut valid = false;
     let body = |found: &S::Binding| {
         let mut spec = found.spec().clone();
-        valid = is_same::<S>(found, change) && put.write_to(&mut spec);
+        let signed = found.annotations().get(annotations::UPDATE_RUN).map(String::as_str);
+        let decided_about = is_same::<S>(found, change) && Given::by(signed, &spec) == change.was;
+        valid = decided_about && put.write_to(&mut spec);
         if !valid {
             return Ok(None);
         }

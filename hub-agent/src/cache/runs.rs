@@ -1,6 +1,7 @@
 //! Update runs with what they follow and ask for, watched once.
 
 use fleet_api::{kind::Kind as _, placement::Scope};
+use fleet_core::updaterun::{Run, needed_overrides};
 use fleet_runtime::{
     Key,
     cache::{Builder, Era, Index, Store},
@@ -8,7 +9,10 @@ use fleet_runtime::{
     health::Health,
     shutdown::Tasks,
 };
-use kube::{Client, core::object::HasSpec as _};
+use kube::{
+    Client, Resource as _,
+    core::object::{HasSpec as _, HasStatus as _},
+};
 
 use super::{beside, watched};
 
@@ -21,6 +25,8 @@ pub(crate) struct UpdateStores<S: Scope> {
     pub(crate) runs_of: Index<S::UpdateRun, Key>,
     /// Runs by the strategy that they name.
     pub(crate) runs_by: Index<S::UpdateRun, Key>,
+    /// Runs that have not ended by the override snapshots that they need.
+    pub(crate) runs_needing: Index<S::UpdateRun, Key>,
     /// Update strategies.
     pub(crate) strategies: Store<S::UpdateStrategy>,
     /// Approval requests.
@@ -34,6 +40,7 @@ impl<S: Scope> UpdateStores<S> {
         let mut runs = Store::builder(S::UpdateRun::CRD.plural);
         let runs_of = runs.index(placements::<S>);
         let runs_by = runs.index(strategies::<S>);
+        let runs_needing = runs.index(overrides::<S>);
         let strategies = Store::builder(S::UpdateStrategy::CRD.plural);
         let approvals = Store::builder(S::ApprovalRequest::CRD.plural);
         if watch {
@@ -41,6 +48,7 @@ impl<S: Scope> UpdateStores<S> {
                 runs: watched(runs, client, era, tasks),
                 runs_of,
                 runs_by,
+                runs_needing,
                 strategies: watched(strategies, client, era, tasks),
                 approvals: watched(approvals, client, era, tasks),
                 watched: true,
@@ -50,6 +58,7 @@ impl<S: Scope> UpdateStores<S> {
             runs: runs.build(),
             runs_of,
             runs_by,
+            runs_needing,
             strategies: Builder::build(strategies),
             approvals: Builder::build(approvals),
             watched: false,
@@ -92,4 +101,15 @@ fn placements<S: Scope>(run: &S::UpdateRun) -> Vec<Key> {
 
 fn strategies<S: Scope>(run: &S::UpdateRun) -> Vec<Key> {
     vec![beside(&Key::of(run), &run.spec().staged_rollout_strategy_name)]
+}
+
+fn overrides<S: Scope>(run: &S::UpdateRun) -> Vec<Key> {
+    let view = Run::of(run.meta(), run.spec(), run.status());
+    let needed = needed_overrides(&view).into_iter();
+    needed
+        .map(|(namespace, name)| match namespace {
+            Some(namespace) => Key::namespaced(namespace, name),
+            None => Key::cluster(name),
+        })
+        .collect()
 }

@@ -138,9 +138,12 @@ impl Override for ResourceOverride {
     }
 }
 
-/// Whether a binding names the snapshot.
+/// Whether a binding names the snapshot, or a run will have one name it.
 fn is_used(ctx: &Context, snapshot: &Key) -> bool {
-    ctx.cluster.bindings_naming.count(snapshot) > 0 || ctx.namespaced.bindings_naming.count(snapshot) > 0
+    fn by<S: fleet_api::placement::Scope>(family: &Family<S>, snapshot: &Key) -> bool {
+        family.bindings_naming.count(snapshot) > 0 || family.updates.runs_needing.count(snapshot) > 0
+    }
+    by(&ctx.cluster, snapshot) || by(&ctx.namespaced, snapshot)
 }
 
 /// Runs the controllers of both kinds for one term of leadership.

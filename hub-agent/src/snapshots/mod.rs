@@ -11,7 +11,7 @@ use fleet_api::{
 };
 use fleet_core::{
     snapshot::{history_limit, policy, resource},
-    updaterun::{Run, index_of},
+    updaterun::{Run, needed_indexes},
 };
 use fleet_runtime::{Key, cache::Store};
 use futures::future::try_join_all;
@@ -199,16 +199,7 @@ fn named_by_runs<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Vec<u64> {
         .iter()
         .map(|run| Run::of(run.meta(), run.spec(), run.status()))
         .collect();
-    let mut named: Vec<_> = views.iter().flat_map(Run::needed_indexes).collect();
-    if views.iter().any(Run::may_roll_back) {
-        // What clusters have whose turn is yet to come.
-        let bindings = ctx.family.bindings_of.get(key);
-        let snapshots = bindings
-            .iter()
-            .map(|binding| binding.spec().resource_snapshot_name.clone());
-        named.extend(snapshots.filter_map(|name| index_of(key.name(), &name).parse::<u64>().ok()));
-    }
-    named
+    needed_indexes(&views)
 }
 
 fn metadata<S: Scope>(

@@ -1,11 +1,11 @@
 //! One pass over a run that has a plan: bindings and approval requests first, then the run in one write.
 
 use fleet_api::{annotations, placement::Scope};
-use fleet_core::updaterun::{GateObject, Moment, Refused, Step, World, advance, snapshot_name};
+use fleet_core::updaterun::{GateObject, Moment, Phase, Refused, Run, Step, World, advance, snapshot_name};
 use fleet_runtime::{Key, queue::Next};
 use futures::future::join_all;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::{Resource as _, ResourceExt as _, core::object::HasSpec as _};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -23,6 +23,8 @@ struct Outcome {
     refused: Refused,
     again: bool,
     error: Option<Error>,
+    /// The snapshot does not say yet that it was taken back, and may come to.
+    unmarked: bool,
 }
 
 impl Outcome {
@@ -49,6 +51,13 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
             break (run, step);
         }
     };
+    if let Some(status) = step.status.as_ref().filter(|_| outcome.unmarked)
+        && Run::of(run.meta(), run.spec(), Some(status)).phase() == Phase::Finished
+        && let Some(error) = outcome.error.take()
+    {
+        // Nobody looks at a run again that has ended.
+        return Err(error);
+    }
     if let Some(status) = &step.status
         && !write_status(ctx, key, &run, status).await?
     {
@@ -90,6 +99,7 @@ fn decide<S: Scope>(
         clusters: &seen.facts(),
         gates,
         missing_snapshots: &seen.missing,
+        missing_overrides: &seen.missing_overrides,
         stuck_threshold: ctx.shared.settings.stuck_threshold,
         refused,
     };
@@ -137,6 +147,7 @@ async fn carry_out<S: Scope>(
         && let Err(error) = mark_snapshot(ctx, run, &placement).await
     {
         // A later run is not warned yet; this one goes on all the same.
+        outcome.unmarked = matches!(&error, Error::Write(error) if error.may_pass());
         outcome.error = Some(error);
     }
     complete
@@ -150,7 +161,7 @@ async fn mark_snapshot<S: Scope>(ctx: &Pipeline<S>, run: &S::UpdateRun, placemen
         let marked = found
             .annotations()
             .get(annotations::FAILED_IN)
-            .is_some_and(|by| by == view.name);
+            .is_some_and(|by| !by.is_empty());
         (!marked).then(|| json!({ "metadata": { "annotations": { annotations::FAILED_IN: view.name } } }))
     };
     let writer = &ctx.shared.writer;

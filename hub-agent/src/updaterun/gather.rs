@@ -10,13 +10,13 @@ use fleet_api::{
     cluster::MemberCluster,
     conditions::{self, Status, binding::RolloutStarted, error_class::ErrorClass, member_cluster::Healthy},
     labels,
-    placement::{BindingStatus, Scope},
+    placement::{BindingStatus, PreviousContent, Scope},
 };
 use fleet_core::{
     overrides::{Cluster, choose::Lists},
     updaterun::{Approval, Binding, ClusterFacts, Placement, PolicySnapshot, RecordedSnapshot, Run, snapshot_name},
 };
-use fleet_runtime::Key;
+use fleet_runtime::{Key, cache::Store};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Resource as _, ResourceExt as _,
@@ -24,7 +24,7 @@ use kube::{
 };
 
 use crate::{
-    cache::family::beside,
+    cache::{family::beside, overrides::OverrideStores},
     overrides,
     pipeline::{Error, Pipeline, key_of},
 };
@@ -39,6 +39,8 @@ pub(super) struct Seen<S: Scope> {
     members: Vec<Arc<MemberCluster>>,
     /// Of the snapshots that the run would give back, those that are not there.
     pub(super) missing: BTreeSet<String>,
+    /// The same of override snapshots.
+    pub(super) missing_overrides: BTreeSet<String>,
 }
 
 impl<S: Scope> Seen<S> {
@@ -67,6 +69,7 @@ impl<S: Scope> Seen<S> {
             ctx.shared.members.get(&key)
         });
         let previous = planned.iter().filter_map(|cluster| cluster.previous.as_ref());
+        let missing_overrides = missing_overrides(&ctx.shared.overrides, previous.clone());
         let previous = previous.map(|previous| previous.resource_snapshot_name.clone());
         let is_gone = |name: &String| {
             let found = ctx.family.snapshots.get(&beside(placement, name));
@@ -81,6 +84,7 @@ impl<S: Scope> Seen<S> {
             snapshot: ctx.family.snapshots.get(&snapshot),
             members: members.collect(),
             missing: previous.filter(is_gone).collect(),
+            missing_overrides,
         }
     }
 
@@ -142,6 +146,31 @@ impl<S: Scope> Seen<S> {
             .map(|(binding, _)| binding.spec().target_cluster.as_str())
             .collect()
     }
+}
+
+/// Of the override snapshots that clusters had before, those that are not there; `namespace/name` of those that have one.
+fn missing_overrides<'a>(
+    stores: &OverrideStores,
+    previous: impl Iterator<Item = &'a PreviousContent> + Clone,
+) -> BTreeSet<String> {
+    fn is_gone<K: Resource + Send + Sync + 'static>(store: &Store<K>, key: &Key) -> bool {
+        let found = store.get(key);
+        found.is_none_or(|found| found.meta().deletion_timestamp.is_some())
+    }
+    let cluster_wide = previous
+        .clone()
+        .flat_map(|had| &had.cluster_resource_override_snapshots);
+    let cluster_wide: BTreeSet<_> = cluster_wide.map(|name| Key::cluster(name.as_str())).collect();
+    let namespaced = previous.flat_map(|had| &had.resource_override_snapshots);
+    let namespaced = namespaced.map(|named| Key::namespaced(named.namespace.as_str(), named.name.as_str()));
+    let namespaced: BTreeSet<_> = namespaced.collect();
+    let cluster_wide = cluster_wide
+        .iter()
+        .filter(|key| is_gone(&stores.cluster_wide_snapshots, key));
+    let namespaced = namespaced
+        .iter()
+        .filter(|key| is_gone(&stores.namespaced_snapshots, key));
+    cluster_wide.chain(namespaced).map(ToString::to_string).collect()
 }
 
 /// Whether a member says that it is healthy.

@@ -22,6 +22,11 @@ impl WriteError {
         matches!(&self.source, kube::Error::Api(status) if status.reason == "Conflict")
     }
 
+    /// Whether the same write may go through later: the API server has not said that it will not have it.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.code().is_none_or(|code| matches!(code, 409 | 429) || code >= 500)
+    }
+
     /// What the API server said, in its words.
     pub(crate) fn said(&self) -> String {
         match &self.source {

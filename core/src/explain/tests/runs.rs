@@ -391,3 +391,39 @@ fn runs_that_are_stopped_or_stuck() {
     let chain = super::run(&world.fleet(), "release");
     assert_eq!(chain.cause().unwrap().holds_back, "2 clusters");
 }
+
+#[test]
+fn runs_with_a_failure_budget() {
+    let options = |max: &str, east: &Value| {
+        let world = with(
+            release(east, &["before", "wait", "after"]),
+            "/runs/0/status/options",
+            json!({ "maxFailures": max }),
+        );
+        let ended = json!([condition("Succeeded", "True", "StageUpdatingSucceeded", "")]);
+        with(world, "/runs/0/status/stagesStatus/0/conditions", ended)
+    };
+    let done = json!([started(), updated()]);
+    let failed = json!([
+        started(),
+        condition("Succeeded", "False", "ClusterUpdatingFailed", "the cluster did not")
+    ]);
+    let prod = |what, world, cause| row(what, world, Run, "stage prod", cause, WATCH);
+    assert_rows(vec![
+        prod(
+            "none has failed",
+            options("50%", &done),
+            "not begun yet: west; 1 cluster may fail, none has",
+        ),
+        prod(
+            "one of an earlier stage has",
+            options("50%", &failed),
+            "not begun yet: west; 1 cluster may fail, 1 has: east",
+        ),
+        prod(
+            "none may",
+            options("0", &done),
+            "not begun yet: west; no cluster may fail, none has",
+        ),
+    ]);
+}

@@ -189,6 +189,11 @@ impl Hub {
         self.schedule();
     }
 
+    /// Only the resources, as a run does that names no index.
+    pub(super) fn settle_resources(&mut self) {
+        self.keep_resources();
+    }
+
     fn keep_policy(&mut self) {
         let named: BTreeSet<_> = self
             .bindings

@@ -2,4 +2,5 @@
 
 mod hub;
 mod laws;
+mod runs;
 mod words;

@@ -98,13 +98,15 @@ pub(in super::super) enum Source {
 /// Where each setting was found, by its key without prefix.
 pub(in super::super) type Sources = BTreeMap<&'static str, Source>;
 
-/// The settings of a run; none if nothing is set. The run's own go before those of its strategy, whose name the run has.
+/// The settings of a run; none if nothing is set. The run's own go before those of its strategy, whose name the run has, and
+/// those before the `inherited` ones.
 pub(in super::super) fn read(
     run: &Run<'_>,
     strategy: Option<&Annotations>,
+    inherited: Option<UpdateRunOptions>,
 ) -> Result<Option<(UpdateRunOptions, Sources)>, Abort> {
-    let (mut options, mut sources) = (UpdateRunOptions::default(), Sources::new());
-    let mut any = false;
+    let mut any = inherited.is_some();
+    let (mut options, mut sources) = (inherited.unwrap_or_default(), Sources::new());
     for (source, annotations) in [(Source::Strategy, strategy), (Source::Run, run.annotations)] {
         let settings = annotations.into_iter().flatten();
         for (key, text) in settings.filter(|(key, _)| key.starts_with(ROLLOUT)) {

@@ -209,3 +209,67 @@ fn without_a_budget_nothing_ever_fails() {
     assert_eq!(hub.said()[1], "Progressing=False UpdateRunStuck");
     assert_eq!(hub.stage(0), "Progressing=True StageUpdatingStarted | a: Started");
 }
+
+/// `a` has been updated; the stage of `b`, with these tasks before it, is next.
+fn between_stages(before: serde_json::Value, gates: &str) -> Hub {
+    let mut hub = Hub::new(&["a", "b"]);
+    for (cluster, stage) in [("a", "canary"), ("b", "production")] {
+        hub.member(cluster, &[("stage", stage)]);
+        hub.had(cluster, "0");
+    }
+    let stage = |name: &str, before: serde_json::Value| json!({ "name": name, "beforeStageTasks": before, "labelSelector": { "matchLabels": { "stage": name } } });
+    hub.strategy = Some(strategy(json!([
+        stage("canary", json!([])),
+        stage("production", before)
+    ])));
+    hub.set("max-failures", "0").set("on-failure", "Rollback");
+    if !gates.is_empty() {
+        hub.set("gates", gates);
+        hub.gates = vec![None];
+    }
+    hub.settle();
+    hub.available("a");
+    hub.settle();
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunWaiting");
+    hub
+}
+
+#[test]
+fn the_breaker_trips_while_a_stage_waits_for_its_approval_or_its_gate() {
+    let gate = json!([{ "stage": "production", "when": "before", "apiVersion": "batch/v1", "kind": "Job",
+        "namespace": "ops", "name": "check", "condition": "Complete" }]);
+    for (before, gates) in [
+        (json!([{ "type": "Approval" }]), String::new()),
+        (json!([]), gate.to_string()),
+    ] {
+        let mut hub = between_stages(before, &gates);
+        hub.later(100);
+        hub.unavailable("a");
+        hub.settle();
+        hub.later(29);
+        assert_eq!(hub.said()[1], "Progressing=False UpdateRunWaiting");
+        hub.later(1);
+        assert_eq!(hub.said()[1], "Progressing=True UpdateRunRollingBack");
+        assert_eq!(
+            hub.binding("a").spec.resource_snapshot_name,
+            "web-0-snapshot",
+            "without anybody approving"
+        );
+    }
+}
+
+#[test]
+fn a_stage_that_has_ended_names_those_that_break_later() {
+    let mut hub = between_stages(json!([{ "type": "Approval" }]), "");
+    hub.run.status.options.as_mut().unwrap().max_failures = "1".into();
+    hub.unavailable("a");
+    hub.settle();
+    hub.later(30);
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunWaiting", "one may");
+    let ended = hub.run.status.stages_status[0].conditions.last().unwrap();
+    assert_eq!(
+        (ended.status.as_str(), ended.message.as_str()),
+        ("True", "Stage update completed successfully; 1 cluster(s) failed: a")
+    );
+    assert_eq!(ended.last_transition_time.0, at(0), "it has not ended anew");
+}

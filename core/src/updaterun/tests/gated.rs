@@ -221,3 +221,40 @@ fn a_gate_that_fails_trips_the_breaker_at_any_time_of_its_stage() {
         "cannot continue the updateRun: the gate Job ops/run-all-after of stage all has failed: Failed=True Why"
     );
 }
+
+#[test]
+fn a_gate_that_fails_trips_the_breaker_while_the_run_stops_too() {
+    let mut hub = with_gates("Failed");
+    hub.gates[0] = Some(says(&[("Complete", "True", None)]));
+    hub.settle();
+    hub.set_state(fleet_api::placement::UpdateRunState::Stop);
+    hub.settle();
+    assert_eq!(hub.said()[1], "Progressing=Unknown UpdateRunStopping");
+    hub.gates[1] = Some(says(&[("Failed", "True", None)]));
+    hub.settle();
+    assert_eq!(
+        hub.message("Succeeded"),
+        "cannot continue the updateRun: the gate Job ops/run-all-after of stage all has failed: Failed=True Why"
+    );
+}
+
+#[test]
+fn a_cluster_that_is_not_picked_any_more_is_that_and_neither_closed_nor_sick() {
+    let mut hub = Hub::new(&["a", "b", "c"]);
+    hub.set("unhealthy-clusters", "Skip");
+    hub.settle();
+    hub.windows.insert("b".into(), "sometimes".into());
+    for cluster in ["b", "c"] {
+        hub.unschedule(cluster);
+        hub.sick.insert(cluster.into());
+    }
+    hub.available("a");
+    hub.settle();
+    assert!(
+        hub.stage(0)
+            .ends_with("a: Started, Succeeded | b: SkippedNotSelected | c: SkippedNotSelected"),
+        "{}",
+        hub.stage(0)
+    );
+    assert_eq!(hub.said()[2], "Succeeded=True UpdateRunSucceeded");
+}

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 
 use fleet_api::conditions;
-use fleet_api::placement::{BindingState, UpdateRunState};
+use fleet_api::placement::{BindingState, PreviousContent, UpdateRunState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::hub::{Hub, at, strategy};
 use crate::updaterun::{Phase, Run, snapshot_name};
+use crate::window::Windows;
 
 const CLUSTERS: [&str; 7] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
 
@@ -220,6 +221,7 @@ impl Hub {
             assert!(stages.len() <= 1, "stages overlap: {new:?} {:?}", self.log);
         }
         self.keeps_its_budget(&before, new.difference(&old).next().is_some());
+        self.keeps_to_windows(&before);
         let counts = self.run.status.stages_status.iter().map(|stage| {
             let says = |list: &[_], type_name| conditions::find(list, type_name).is_some();
             let under_way = |c: &&fleet_api::placement::ClusterUpdatingStatus| {
@@ -240,6 +242,36 @@ impl Hub {
                     .all(|c| c.observed_generation == generation)
             );
         }
+    }
+
+    /// Outside the windows no cluster is started and none is left, whatever happened before.
+    fn keeps_to_windows(&self, before: &Self) {
+        let own = self.run.status.options.as_ref().map(|options| options.window.as_str());
+        for line in &self.log[before.log.len()..] {
+            let Some((verb @ ("write" | "delete"), cluster)) = line.split_once(' ') else {
+                continue;
+            };
+            if verb == "write" && (before.has_from_this_run(cluster) || !self.has_from_this_run(cluster)) {
+                continue;
+            }
+            let of_cluster = self.windows.get(cluster).map(String::as_str);
+            for text in own.into_iter().chain(of_cluster).filter(|text| !text.is_empty()) {
+                let open = Windows::parse(text).is_ok_and(|windows| windows.is_open(at(self.now)));
+                assert!(open, "{line} at {}, outside {text}: {:?}", at(self.now), self.log);
+            }
+        }
+    }
+
+    /// Whether this run has given the cluster its version.
+    fn has_from_this_run(&self, cluster: &str) -> bool {
+        self.bindings.iter().any(|b| {
+            let annotations = b.metadata.annotations.as_ref();
+            let signed = annotations.and_then(|list| list.get("kubernetes-fleet.io/update-run"));
+            b.spec.target_cluster == cluster
+                && b.metadata.deletion_timestamp.is_none()
+                && b.spec.resource_snapshot_name == "web-1-snapshot"
+                && signed.is_some_and(|value| value == "run/run-uid")
+        })
     }
 
     /// What holds for the failure budget after a pass that began with `before`.
@@ -284,9 +316,14 @@ impl Hub {
                     && b.spec.state == BindingState::Bound
             });
             for binding in ours {
-                let has = &binding.spec.resource_snapshot_name;
-                let kept = previous.resource_snapshot_name.is_empty() || has == &previous.resource_snapshot_name;
-                assert!(kept, "{} still has {has}: {:?}", cluster.cluster_name, self.log);
+                let has = PreviousContent {
+                    resource_snapshot_name: binding.spec.resource_snapshot_name.clone(),
+                    resource_override_snapshots: binding.spec.resource_override_snapshots.clone(),
+                    cluster_resource_override_snapshots: binding.spec.cluster_resource_override_snapshots.clone(),
+                    apply_strategy: binding.spec.apply_strategy.clone(),
+                };
+                let kept = previous.resource_snapshot_name.is_empty() || has == *previous;
+                assert!(kept, "{} still has {has:?}: {:?}", cluster.cluster_name, self.log);
             }
         }
     }
@@ -321,7 +358,7 @@ impl Hub {
     fn all_goes_well(&mut self) {
         self.place("placement-uid");
         self.happens(&Happening::Resume);
-        for _ in 0..40 {
+        for _ in 0..60 {
             for _ in 0..6 {
                 self.pass_within_the_law();
             }
@@ -338,6 +375,10 @@ impl Hub {
             );
             self.says_what_it_waits_for();
             self.now += 61;
+            if self.waits_for_windows() {
+                let next = self.look_again.expect("every window opens again");
+                self.now = self.now.max(next.as_second() - at(0).as_second());
+            }
             let names: Vec<_> = self.approvals.iter().map(|a| a.name().to_owned()).collect();
             for name in names {
                 self.approve(&name, 1);
@@ -350,6 +391,11 @@ impl Hub {
             self.bindings.retain(|b| b.metadata.deletion_timestamp.is_none());
         }
         panic!("the run does not end: {:?} {:#?}", self.said(), self.log);
+    }
+
+    fn waits_for_windows(&self) -> bool {
+        let said = conditions::find(&self.run.status.conditions, "Progressing");
+        said.is_some_and(|said| said.message.contains(" waiting for the window of "))
     }
 
     /// A run that rests waits for somebody, and says for whom: a cluster with a start, a request, or a time.
@@ -379,6 +425,7 @@ impl Hub {
         let waits = match progressing.reason.as_str() {
             "UpdateRunProgressing" => busy && timer,
             "UpdateRunRollingBack" => timer,
+            "UpdateRunWaiting" if self.waits_for_windows() => timer,
             "UpdateRunStuck" => busy && stage.is_some_and(|stage| stage.status == "True"),
             "UpdateRunWaiting" => {
                 let says = |stage: &Condition| stage.reason == "StageUpdatingWaiting";
@@ -425,6 +472,7 @@ proptest! {
         let mut hub = hub(max, tasks);
         for cluster in &CLUSTERS[..5] {
             hub.had(cluster, "0");
+            hub.had_its_own(cluster);
         }
         // What other runs give.
         hub.snapshots.insert("2".into(), Some("placement-uid".into()));
@@ -439,5 +487,30 @@ proptest! {
         if end.is_some_and(|end| end.message.contains("; rolled back ")) {
             hub.has_taken_everything_back();
         }
+    }
+
+    #[test]
+    fn hold_with_windows(
+        max in 1..4u32,
+        tasks in any::<bool>(),
+        // The clock begins at 13:46 on a Monday.
+        windows in prop::collection::vec((800..860u32, 2..40u32), 1..4),
+        clusters in prop::collection::vec((0..6usize, 780..900u32, 5..300u32), 0..3),
+        history in prop::collection::vec(happening(), 0..60),
+    ) {
+        let mut hub = hub(max, tasks);
+        let shown = |minute: u32| format!("{:02}:{:02}", minute / 60, minute % 60);
+        let window = |start: u32, length: u32| format!("Mon-Sun {}-{} UTC", shown(start), shown(start + length));
+        let all: Vec<_> = windows.iter().map(|(start, length)| window(*start, *length)).collect();
+        hub.set("window", &all.join("; "));
+        for (cluster, start, length) in &clusters {
+            hub.windows.insert(CLUSTERS[*cluster].into(), window(*start, *length));
+        }
+        for happening in &history {
+            hub.happens(happening);
+        }
+        hub.windows.clear();
+        hub.all_goes_well();
+        prop_assert_eq!(hub.phase(), Phase::Finished);
     }
 }

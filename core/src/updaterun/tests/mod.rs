@@ -8,6 +8,7 @@ mod deletion;
 mod edits;
 mod execution;
 mod gated;
+mod golden;
 mod hub;
 mod initialization;
 mod large;

@@ -1,11 +1,12 @@
 //! Another try, an approved plan, and the end of runs that have ended.
 
-use fleet_api::placement::UpdateRunStatus;
+use fleet_api::placement::{NamespacedName, UpdateRunStatus};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::hub::{Hub, at, strategy};
-use crate::updaterun::{Memory, Outline, Run, expires};
+use super::hub::{Hub, RunObject, at, strategy};
+use crate::overrides::choose::Lists;
+use crate::updaterun::{Memory, Outline, Run, expires, needed_indexes, needed_overrides};
 
 /// A run in which a failed, b was updated and c was never started.
 fn ended() -> Hub {
@@ -162,4 +163,100 @@ fn a_run_that_has_ended_goes_when_its_time_is_over_but_not_the_newest_nor_one_th
         Some(at(3600)),
         "one that could not begin is never the newest"
     );
+}
+
+#[test]
+fn a_retry_takes_no_other_snapshot_than_that_of_the_run_it_tries_again() {
+    let mut hub = again(&ended());
+    hub.snapshots.remove("1");
+    hub.snapshots.insert("2".into(), Some("placement-uid".into()));
+    hub.settle();
+    assert_eq!(
+        hub.message("Initialized"),
+        "cannot continue the updateRun: failed to validate the updateRun: failed to process the request due to a client \
+         error: no resourceSnapshots with index `1` found for placement `/web`"
+    );
+}
+
+#[test]
+fn a_retry_whose_strategy_is_gone_keeps_the_settings_that_were_recorded() {
+    let mut first = ended();
+    let recorded = first.run.status.options.as_mut().unwrap();
+    recorded.on_failure = "Rollback".into();
+    recorded.ignore_windows = true;
+    recorded.not_before = "1970-01-12T14:00:00Z".into();
+    recorded.plan = "sha256:0".into();
+    let mut hub = again(&first);
+    hub.set("max-failures", "1");
+    hub.settle();
+    let recorded = serde_json::to_value(&hub.run.status.options).unwrap();
+    assert_eq!(
+        recorded,
+        json!({ "maxFailures": "1", "clusterDeadline": "60s", "onFailure": "Rollback", "retryOf": "run" }),
+        "what was for that one run alone is not for this one"
+    );
+    // With the strategy there its annotations count, as they are now.
+    let mut hub = again(&first);
+    hub.strategy = first.run.status.staged_update_strategy_snapshot.clone();
+    hub.set_on_strategy("max-failures", "2");
+    hub.settle();
+    let recorded = serde_json::to_value(&hub.run.status.options).unwrap();
+    assert_eq!(recorded, json!({ "maxFailures": "2", "retryOf": "run" }));
+}
+
+#[test]
+fn a_retry_whose_strategy_is_gone_does_not_pass_by_its_gates() {
+    let mut first = ended();
+    let gate = json!([{ "stage": "all", "when": "after", "apiVersion": "batch/v1", "kind": "Job", "namespace": "ops",
+        "name": "run-all", "condition": "Complete" }]);
+    first.run.status.options.as_mut().unwrap().gates = serde_json::from_value(gate.clone()).unwrap();
+    let mut hub = again(&first);
+    hub.settle();
+    assert!(
+        hub.message("Initialized").ends_with(
+            "client error: the update run run had gates, and its update strategy is gone: write them on this run"
+        ),
+        "{}",
+        hub.message("Initialized")
+    );
+    let mut hub = again(&first);
+    hub.set("gates", &gate.to_string());
+    hub.settle();
+    assert_eq!(hub.said()[0], "Initialized=True UpdateRunInitializedSuccessfully");
+}
+
+#[test]
+fn what_an_unfinished_run_needs_stays() {
+    let mut hub = Hub::new(&["a"]);
+    hub.had("a", "0");
+    hub.binding("a").spec.cluster_resource_override_snapshots = vec!["old-3".into()];
+    let lists = Lists {
+        cluster_wide: Vec::new(),
+        namespaced: vec![NamespacedName {
+            namespace: "shop".into(),
+            name: "new-4".into(),
+        }],
+    };
+    hub.overrides.insert("a".into(), Ok(lists));
+    hub.set("on-failure", "Rollback");
+    hub.settle();
+    let view = |run: &RunObject| {
+        let view = Run::of(&run.metadata, &run.spec, Some(&run.status));
+        let overrides = needed_overrides(&view);
+        let overrides: Vec<_> = overrides
+            .iter()
+            .map(|(of, name)| (of.unwrap_or("-").to_owned(), (*name).to_owned()))
+            .collect();
+        (needed_indexes(&[view]), overrides)
+    };
+    let overrides = [("-", "old-3"), ("shop", "new-4")].map(|(of, name)| (of.to_owned(), name.to_owned()));
+    assert_eq!(view(&hub.run), (vec![0, 1], overrides.to_vec()));
+    hub.available("a");
+    hub.settle();
+    assert_eq!(view(&hub.run), (vec![], vec![]), "it has ended");
+    // One that is yet to try another again needs what that one rolled out.
+    let ended = ended();
+    let retry = again(&ended);
+    let views = [&ended.run, &retry.run].map(|run| Run::of(&run.metadata, &run.spec, Some(&run.status)));
+    assert_eq!(needed_indexes(&views), [1]);
 }

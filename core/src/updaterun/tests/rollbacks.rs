@@ -290,6 +290,128 @@ fn two_runs_roll_back_at_once_each_what_is_its_own() {
 }
 
 #[test]
+fn two_runs_that_roll_one_version_back_mark_it_once() {
+    let mut first = hub();
+    to_stage_two(&mut first);
+    let mut second = first.clone();
+    second.run.metadata.name = Some("second".into());
+    for hub in [&mut first, &mut second] {
+        hub.set("rollback", "Requested");
+        hub.written();
+    }
+    for _ in 0..4 {
+        first.pass();
+        second.failed_in.clone_from(&first.failed_in);
+        second.pass();
+        first.failed_in.clone_from(&second.failed_in);
+    }
+    let marks = [first.written(), second.written()].map(|log| log.matches("mark").count());
+    assert_eq!(marks, [1, 0], "each would wake the other");
+    assert_eq!(first.failed_in.get("1").map(String::as_str), Some("run"));
+}
+
+#[test]
+fn it_may_be_asked_for_on_a_run_that_has_stopped() {
+    let mut hub = hub();
+    to_stage_two(&mut hub);
+    hub.set_state(UpdateRunState::Stop);
+    hub.available("c");
+    hub.available("d");
+    hub.settle();
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunStopped");
+    hub.written();
+    hub.told();
+    // An edit that has come since is no reason to keep the version.
+    hub.policies.clear();
+    hub.set("rollback", "Requested");
+    hub.later(20);
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunStopped");
+    assert!(!hub.written().contains("write"), "it is stopped");
+    let stage = hub.run.status.stages_status[1].conditions.last().unwrap();
+    assert_eq!(stage.message, "cannot continue the updateRun: a rollback was requested");
+    let (status, look_again) = (hub.run.status.clone(), hub.look_again);
+    hub.later(500);
+    assert_eq!(hub.written(), "", "{look_again:?}");
+    assert_eq!(hub.run.status, status);
+    hub.set_state(UpdateRunState::Run);
+    hub.settle();
+    assert_eq!(hub.said()[1], "Progressing=True UpdateRunRollingBack");
+    for cluster in ["d", "c", "b", "a"] {
+        hub.available(cluster);
+        hub.settle();
+    }
+    assert!(hub.message("Succeeded").ends_with("; rolled back 4 of 4 cluster(s)"));
+}
+
+#[test]
+fn who_has_the_version_from_somebody_else_is_not_counted() {
+    let mut hub = hub();
+    hub.settle();
+    let entry = |hub: &Hub| hub.run.status.stages_status[0].clusters[1].previous.clone();
+    assert!(entry(&hub).is_some(), "recorded ahead");
+    hub.forestall("b");
+    hub.available("a");
+    hub.settle();
+    hub.available("b");
+    hub.settle();
+    assert_eq!(entry(&hub), None, "this run has nothing to give back");
+    assert!(hub.stage(1).ends_with("c: Started | d: Started"), "{}", hub.stage(1));
+    hub.later(60);
+    assert_eq!(
+        hub.message("Progressing"),
+        "The update run is rolling back, 0 of 3 cluster(s) restored"
+    );
+}
+
+#[test]
+fn a_binding_that_cannot_be_written_holds_up_the_others_only_for_the_deadline() {
+    let mut hub = hub();
+    to_stage_two(&mut hub);
+    let name = hub.binding("d").name().to_owned();
+    hub.later(59);
+    hub.refused.bindings.insert(name);
+    hub.later(1);
+    hub.available("c");
+    hub.later(59);
+    assert_eq!(version(&mut hub, "b"), "web-1-snapshot", "d may be written yet");
+    hub.later(1);
+    hub.available("b");
+    hub.settle();
+    hub.available("a");
+    hub.settle();
+    assert!(
+        hub.message("Succeeded").ends_with("; rolled back 3 of 4 cluster(s)"),
+        "{}",
+        hub.message("Succeeded")
+    );
+    assert!(
+        hub.told()
+            .iter()
+            .any(|line| line.contains("left alone: d (could not be written within 1m)"))
+    );
+}
+
+#[test]
+fn an_override_snapshot_that_is_gone_cannot_be_given_back() {
+    let mut hub = hub();
+    hub.binding("d").spec.cluster_resource_override_snapshots = vec!["gone-0".into()];
+    to_stage_two(&mut hub);
+    hub.missing_overrides.insert("gone-0".into());
+    hub.later(60);
+    assert_eq!(version(&mut hub, "c"), "web-0-snapshot");
+    assert_eq!(version(&mut hub, "d"), "web-1-snapshot");
+    for cluster in ["c", "b", "a"] {
+        hub.available(cluster);
+        hub.settle();
+    }
+    assert!(
+        hub.told()
+            .iter()
+            .any(|line| line.contains("left alone: d (its override snapshot gone-0 is gone)"))
+    );
+}
+
+#[test]
 fn a_later_run_of_the_same_version_warns() {
     let mut hub = hub();
     hub.failed_in.insert("1".into(), "earlier".into());

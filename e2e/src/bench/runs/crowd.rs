@@ -13,7 +13,7 @@ use super::super::hub::Hub;
 use super::super::simulated::{Members, STAGES, everywhere};
 use super::super::usage::Watched;
 use super::super::{FIRST, HEARTBEAT, Settings, progress};
-use super::{AFTERMATH, Runs, approval, has_succeeded, is_progressing, placed, row, stage};
+use super::{AFTERMATH, Runs, approval, back, has_succeeded, is_progressing, placed, row, stage};
 use crate::agents::HUB_AGENT;
 
 /// Waves of a stage: a tenth of its clusters each.
@@ -35,6 +35,7 @@ pub(super) async fn measure(hub: &Hub, settings: Settings) -> Result<Vec<Row>> {
     let stages: Vec<Value> = STAGES.iter().map(|name| stage(name, &concurrency)).collect();
     runs.strategy("crowd", &json!(stages)).await?;
     let mut rows = waves(hub, &runs, crowd).await?;
+    rows.extend(back::measure(hub, &runs, &members).await?);
     rows.extend(restart(hub, &runs).await?);
     if settings.members > crowd {
         members.join(settings.members).await?;

@@ -1,11 +1,14 @@
-//! Staged update runs: on three real members, one a stage; on simulated ones, a hundred a stage; and over all of them.
+//! Staged update runs: on three real members, one a stage; on simulated ones, a hundred a stage, and back again; and over
+//! all of them.
 
+mod back;
 mod crowd;
 mod real;
 
 use std::time::Duration;
 
 use anyhow::Result;
+use fleet_api::annotations::ROLLOUT;
 use fleet_api::conditions;
 use fleet_api::placement::{ClusterScoped, Scope, UpdateRunStatus};
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -61,7 +64,17 @@ impl Runs {
 
     /// A strategy with these stages.
     async fn strategy(&self, name: &str, stages: &Value) -> Result<()> {
-        let object: Strategy = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"stages": stages}}))?;
+        self.strategy_with(name, stages, &[]).await
+    }
+
+    /// A strategy with these stages and settings.
+    async fn strategy_with(&self, name: &str, stages: &Value, settings: &[(&str, &str)]) -> Result<()> {
+        let settings = settings
+            .iter()
+            .map(|(key, value)| (format!("{ROLLOUT}{key}"), json!(value)));
+        let settings: serde_json::Map<_, _> = settings.collect();
+        let metadata = json!({"name": name, "annotations": settings});
+        let object: Strategy = serde_json::from_value(json!({"metadata": metadata, "spec": {"stages": stages}}))?;
         Api::all(self.client.clone())
             .create(&PostParams::default(), &object)
             .await?;

@@ -203,6 +203,11 @@ impl Members {
         &self.token
     }
 
+    /// From now on content with this text in it works on these members alone; without a text everything works again.
+    pub fn break_version(&self, text: &str, works_on: &[&str]) {
+        self.works.break_version(text, works_on);
+    }
+
     /// What is known of them.
     pub fn board(&self) -> &Board {
         &self.board
@@ -290,7 +295,12 @@ impl Members {
 
 /// A policy that picks all of them.
 pub fn everywhere() -> Value {
-    let term = json!({"labelSelector": {"matchLabels": {LABEL: "yes"}}});
+    with_label(LABEL, "yes")
+}
+
+/// A policy that picks all with this label.
+pub fn with_label(key: &str, value: &str) -> Value {
+    let term = json!({"labelSelector": {"matchLabels": {key: value}}});
     let required = json!({"clusterSelectorTerms": [term]});
     let affinity = json!({"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
     json!({"placementType": "PickAll", "affinity": affinity})
@@ -396,7 +406,7 @@ impl Member {
                         Some(_) => {}
                     },
                     Some(work) = works.recv() => {
-                        if let Some(report) = works::report(&work) {
+                        if let Some(report) = self.works.report(name, &work) {
                             member.say(report).await;
                         }
                     }

@@ -1,6 +1,6 @@
 //! The Works of all simulated members: one watch, and each member is told of its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fleet_api::conditions;
@@ -28,7 +28,19 @@ const MEMBER_NAMESPACE: &str = "fleet-member-";
 
 /// What every member has to do.
 #[derive(Debug, Default)]
-pub(super) struct Works(Mutex<HashMap<String, Desk>>);
+pub(super) struct Works {
+    desks: Mutex<HashMap<String, Desk>>,
+    broken: Mutex<Broken>,
+}
+
+/// Content that does not work.
+#[derive(Debug, Default)]
+struct Broken {
+    /// What is in it; nothing is broken if empty.
+    text: String,
+    /// The members where it works all the same.
+    works_on: BTreeSet<String>,
+}
 
 /// One member's.
 #[derive(Debug, Default)]
@@ -39,7 +51,23 @@ struct Desk {
 
 impl Works {
     fn desks(&self) -> MutexGuard<'_, HashMap<String, Desk>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn break_version(&self, text: &str, works_on: &[&str]) {
+        let works_on = works_on.iter().map(|name| (*name).to_owned()).collect();
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Broken {
+            text: text.to_owned(),
+            works_on,
+        };
+    }
+
+    fn is_available(&self, member: &str, work: &Work) -> bool {
+        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut manifests = work.spec.workload.manifests.iter();
+        broken.text.is_empty()
+            || broken.works_on.contains(member)
+            || !manifests.any(|manifest| manifest.as_str().contains(&broken.text))
     }
 
     /// Follows the Works of all. Never ends.
@@ -90,20 +118,27 @@ impl Works {
         let desks = self.desks();
         let works = desks.get(member).map(|desk| &desk.works);
         let found = names.iter().filter_map(|name| works?.get(name));
-        found.map(|work| status(work)).collect()
+        found
+            .map(|work| status(work, self.is_available(member, work)))
+            .collect()
+    }
+
+    /// What a member has to say about it now; nothing if the hub has it already.
+    pub(super) fn report(&self, member: &str, work: &Work) -> Option<MemberMessage> {
+        if work.metadata.deletion_timestamp.is_some() {
+            let held = !work.finalizers().is_empty();
+            return held.then(|| MemberMessage::CleanupComplete(reference(work)));
+        }
+        let available = self.is_available(member, work);
+        let generation = work.metadata.generation.unwrap_or_default();
+        let stored = work.status.as_ref().map(|status| status.conditions.as_slice());
+        let said = conditions::fresh(stored.unwrap_or_default(), "Available", generation).map(Status::of);
+        (said != Some(truth(available))).then(|| status(work, available))
     }
 }
 
-/// What there is to say about it now; nothing if the hub has it already.
-pub(super) fn report(work: &Work) -> Option<MemberMessage> {
-    if work.metadata.deletion_timestamp.is_some() {
-        let held = !work.finalizers().is_empty();
-        return held.then(|| MemberMessage::CleanupComplete(reference(work)));
-    }
-    let generation = work.metadata.generation.unwrap_or_default();
-    let stored = work.status.as_ref();
-    let done = stored.is_some_and(|status| conditions::is_true(&status.conditions, "Available", generation));
-    (!done).then(|| status(work))
+fn truth(holds: bool) -> Status {
+    if holds { Status::True } else { Status::False }
 }
 
 fn reference(work: &Work) -> WorkRef {
@@ -124,19 +159,26 @@ fn known(work: &Work) -> KnownWork {
     }
 }
 
-/// Everything is applied and available.
-fn status(work: &Work) -> MemberMessage {
+/// Everything is applied, and available or not.
+fn status(work: &Work, available: bool) -> MemberMessage {
+    let reason = |good: &'static str, bad: &'static str| if available { good } else { bad };
     let observed_generation = work.metadata.generation.unwrap_or_default();
     let manifests = work.spec.workload.manifests.iter().enumerate();
     MemberMessage::WorkStatus(WorkReport {
         work: reference(work),
         observed_generation,
         phase: Phase::Result,
-        conditions: both("AllManifestsApplied", "AllManifestsAvailable"),
+        conditions: both(
+            "AllManifestsApplied",
+            (
+                reason("AllManifestsAvailable", "SomeManifestsAreNotAvailable"),
+                available,
+            ),
+        ),
         manifests: manifests
             .map(|(i, manifest)| ManifestReport {
                 identifier: identifier(i, manifest),
-                conditions: both("Applied", "Available"),
+                conditions: both("Applied", (reason("Available", "NotAvailableYet"), available)),
                 details: None,
                 mirrored: None,
             })
@@ -144,10 +186,11 @@ fn status(work: &Work) -> MemberMessage {
     })
 }
 
-fn both(applied: &str, available: &str) -> Vec<ReportedCondition> {
-    [("Applied", applied), ("Available", available)]
-        .map(|(type_, reason)| condition(type_, Status::True, reason))
-        .into()
+fn both(applied: &str, (reason, available): (&str, bool)) -> Vec<ReportedCondition> {
+    vec![
+        condition("Applied", Status::True, applied),
+        condition("Available", truth(available), reason),
+    ]
 }
 
 fn identifier(ordinal: usize, manifest: &RawJson) -> WorkResourceIdentifier {

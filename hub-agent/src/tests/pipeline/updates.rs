@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod faults;
+mod settings;
 
 use fleet_api::{
     annotations,

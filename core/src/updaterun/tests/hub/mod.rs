@@ -13,8 +13,9 @@ use fleet_api::conditions::policy_snapshot::Scheduled;
 use fleet_api::conditions::{self, to_condition};
 use fleet_api::events::Event as _;
 use fleet_api::placement::{
-    ApprovalRequestSpec, ApprovalRequestStatus, BindingSpec, BindingState, BindingStatus, PlacementSpec,
-    PolicySnapshotSpec, PolicySnapshotStatus, UpdateRunSpec, UpdateRunState, UpdateRunStatus, UpdateStrategySpec,
+    ApprovalRequestSpec, ApprovalRequestStatus, BindingSpec, BindingState, BindingStatus, NamespacedName,
+    PlacementSpec, PolicySnapshotSpec, PolicySnapshotStatus, UpdateRunSpec, UpdateRunState, UpdateRunStatus,
+    UpdateStrategySpec,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
@@ -81,6 +82,8 @@ pub(super) struct Hub {
     pub(super) windows: BTreeMap<String, String>,
     /// The objects of gates, by the gate's place.
     pub(super) gates: Vec<Option<GateObject>>,
+    /// Override snapshots that are gone.
+    pub(super) missing_overrides: BTreeSet<String>,
     /// Runs that have taken a snapshot back, by its index.
     pub(super) failed_in: BTreeMap<String, String>,
     /// Writes that will still succeed before the agent crashes.
@@ -140,6 +143,7 @@ impl Hub {
             sick: BTreeSet::new(),
             windows: BTreeMap::new(),
             gates: Vec::new(),
+            missing_overrides: BTreeSet::new(),
             failed_in: BTreeMap::new(),
             writes_left: usize::MAX,
             log: Vec::new(),
@@ -251,6 +255,24 @@ impl Hub {
         );
     }
 
+    /// An earlier run gave the cluster these overrides and another way of applying, and the run will give it others.
+    pub(super) fn had_its_own(&mut self, cluster: &str) {
+        let lists = |word: &str| Lists {
+            cluster_wide: vec![format!("{word}-{cluster}-0"), format!("{word}-1")],
+            namespaced: vec![NamespacedName {
+                namespace: "shop".into(),
+                name: format!("{word}-{cluster}"),
+            }],
+        };
+        self.overrides.insert(cluster.into(), Ok(lists("new")));
+        let old = lists("old");
+        let binding = self.binding(cluster);
+        binding.spec.cluster_resource_override_snapshots = old.cluster_wide;
+        binding.spec.resource_override_snapshots = old.namespaced;
+        let strategy = json!({ "type": "ServerSideApply", "serverSideApplyConfig": { "force": true } });
+        binding.spec.apply_strategy = serde_json::from_value(strategy).unwrap();
+    }
+
     /// The newest binding of a cluster.
     pub(super) fn binding(&mut self, cluster: &str) -> &mut BindingObject {
         let found = self
@@ -314,6 +336,12 @@ impl Hub {
     /// Another run gives a cluster what this one would, and starts it.
     pub(super) fn forestall(&mut self, cluster: &str) {
         let (now, strategy) = (at(self.now), self.run.status.apply_strategy.clone());
+        let lists = self
+            .overrides
+            .get(cluster)
+            .cloned()
+            .and_then(Result::ok)
+            .unwrap_or_default();
         let binding = self.binding(cluster);
         if binding.spec.state == BindingState::Unscheduled {
             return;
@@ -321,6 +349,8 @@ impl Hub {
         binding.spec.state = BindingState::Bound;
         binding.spec.resource_snapshot_name = format!("{PLACEMENT}-1-snapshot");
         binding.spec.apply_strategy = strategy;
+        binding.spec.cluster_resource_override_snapshots = lists.cluster_wide;
+        binding.spec.resource_override_snapshots = lists.namespaced;
         let annotations = binding.metadata.annotations.get_or_insert_default();
         annotations.insert(UPDATE_RUN.into(), "other/other-uid".into());
         binding.touch();

@@ -152,6 +152,7 @@ impl Hub {
             clusters: &clusters,
             gates: &self.gates,
             missing_snapshots: &missing,
+            missing_overrides: &self.missing_overrides,
             stuck_threshold: STUCK_THRESHOLD,
             refused: &self.refused,
         };
@@ -298,6 +299,8 @@ impl Hub {
         let mut spec = self.bindings[place].spec.clone();
         assert!(put.write_to(&mut spec), "{write:?}");
         let old = self.bindings[place].metadata.annotations.clone().unwrap_or_default();
+        let signed = old.get(UPDATE_RUN).map(String::as_str);
+        assert_eq!(Given::by(signed, &self.bindings[place].spec), write.was, "{write:?}");
         let mut new = old.clone();
         new.extend(
             put.annotation
