@@ -53,7 +53,7 @@ use jiff::{SignedDuration, Timestamp};
 pub use advance::advance;
 pub use ending::{ended_at, expires};
 pub use gate_object::{GateCondition, GateObject};
-pub use gates::shown as shown_gate;
+pub use gates::{open as open_gates, shown as shown_gate};
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
 pub use names::index_of;
 pub use number::duration;
