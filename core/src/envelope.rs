@@ -7,6 +7,7 @@ use fleet_api::raw::RawJson;
 use serde::Deserialize;
 
 use crate::selection::{ClusterScoped, ObjectId};
+use crate::text::quote;
 
 /// The two kinds of envelopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,7 +96,7 @@ pub fn inner(envelope: &RawJson) -> Result<BTreeMap<String, RawJson>, String> {
     envelope
         .parse::<Envelope>()
         .map(|envelope| envelope.data)
-        .map_err(|error| error.to_string())
+        .map_err(|error| quote(&error.to_string()).into_owned())
 }
 
 /// `name` or `namespace/name` of an envelope, as messages name it.
@@ -120,14 +121,14 @@ pub fn open(
 ) -> Result<Vec<(ObjectId, RawJson)>, BadEnvelope> {
     let reference = reference(envelope);
     let broken = |key: &str, cause| BadEnvelope::NotAnObject {
-        key: key.into(),
+        key: quote(key).into_owned(),
         envelope: reference.clone(),
         cause,
     };
     let mut manifests = Vec::new();
     for (key, manifest) in inner(raw).map_err(|cause| broken("", cause))? {
         let object = ObjectId::of(&manifest).map_err(|cause| broken(&key, cause))?;
-        check(kind, envelope, &reference, key, &object, cluster_scoped(&object))?;
+        check(kind, envelope, &reference, &key, &object, cluster_scoped(&object))?;
         manifests.push((object, manifest));
     }
     manifests.sort_by(|(_, a), (_, b)| b.as_str().cmp(a.as_str()));
@@ -138,11 +139,13 @@ fn check(
     kind: EnvelopeKind,
     envelope: &ObjectId,
     reference: &str,
-    key: String,
+    key: &str,
     object: &ObjectId,
     cluster_scoped: Option<bool>,
 ) -> Result<(), BadEnvelope> {
-    let (namespace, name, reference) = (object.namespace.clone(), object.name.clone(), reference.to_owned());
+    let short = |text: &str| quote(text).into_owned();
+    let (key, namespace, name) = (short(key), short(&object.namespace), short(&object.name));
+    let reference = reference.to_owned();
     match kind {
         EnvelopeKind::Cluster if !namespace.is_empty() || cluster_scoped == Some(false) => {
             Err(BadEnvelope::Namespaced {
@@ -159,7 +162,7 @@ fn check(
                 envelope: reference,
             })
         }
-        EnvelopeKind::Namespaced if namespace != envelope.namespace => Err(BadEnvelope::OtherNamespace {
+        EnvelopeKind::Namespaced if object.namespace != envelope.namespace => Err(BadEnvelope::OtherNamespace {
             key,
             namespace,
             name,

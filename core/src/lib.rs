@@ -19,6 +19,7 @@ pub mod scheduler;
 pub mod selection;
 pub mod session;
 pub mod snapshot;
+pub mod text;
 pub mod updaterun;
 pub mod window;
 pub mod work;

@@ -4,8 +4,11 @@
 //! applies. Whoever reads a placement takes absent fields for these values all the same: this may not have been asked.
 
 use fleet_api::placement::{ApplyStrategyType, PlacementSpec, RolloutStrategyType};
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
+
+/// The longest spec that gets defaults. As a tree it takes up to sixty times as much.
+pub const SPEC_MAX: usize = 64 * 1024;
 
 /// The defaults of a placement's spec.
 pub fn placement(spec: &mut PlacementSpec) {
@@ -30,19 +33,23 @@ pub struct Addition {
     pub value: Value,
 }
 
-/// The patch that fills in a placement, given as JSON. Nothing that is there is changed; what cannot be read gets no
-/// defaults, and the schema says why it is refused.
-pub fn patch(placement_object: &Value) -> Vec<Addition> {
-    let given = placement_object.get("spec").filter(|spec| spec.is_object());
-    let Some((given, mut spec)) =
-        given.and_then(|given| Some((given, serde_json::from_value::<PlacementSpec>(given.clone()).ok()?)))
-    else {
+/// The patch that fills in a placement, given as the text of its spec. Nothing that is there is changed; what cannot be
+/// read gets no defaults, and the schema says why it is refused.
+///
+/// The schema has not been asked yet, so that the text may be anything. One that is too long gets no defaults either.
+pub fn patch(spec: &str) -> Vec<Addition> {
+    if spec.len() > SPEC_MAX {
+        return Vec::new();
+    }
+    let given = serde_json::from_str::<Value>(spec).ok().filter(Value::is_object);
+    let Some(given) = given else { return Vec::new() };
+    let Ok(mut spec) = PlacementSpec::deserialize(&given) else {
         return Vec::new();
     };
     placement(&mut spec);
     let mut additions = Vec::new();
     if let Ok(wanted) = serde_json::to_value(&spec) {
-        add("/spec", given, &wanted, &mut additions);
+        add("/spec", &given, &wanted, &mut additions);
     }
     additions
 }

@@ -26,6 +26,7 @@ use fleet_api::raw::RawJson;
 use serde_json::Value;
 
 use crate::selection::ObjectId;
+use crate::text::quote;
 use patch::Operation;
 pub use rules::{BadRule, matching};
 
@@ -112,8 +113,8 @@ pub struct Error {
     pub reach: Reach,
     /// The override snapshot.
     pub snapshot: String,
-    /// The object.
-    pub object: Box<ObjectId>,
+    /// The object, as messages show it.
+    pub object: String,
     /// What is wrong.
     pub cause: String,
 }
@@ -200,7 +201,7 @@ impl<'a> Overrides<'a> {
                 applied.map_err(|cause| Error {
                     reach: prepared.reach,
                     snapshot: prepared.snapshot.into(),
-                    object: Box::new(object.clone()),
+                    object: object.to_string(),
                     cause,
                 })?;
             }
@@ -257,7 +258,8 @@ fn value_text(entry: &JsonPatchOverride) -> Option<&str> {
 fn patched(document: &mut Value, entries: &[JsonPatchOverride], cluster: &Cluster<'_>) -> Result<(), String> {
     for entry in entries {
         let text = variables::substitute(value_text(entry).unwrap_or("null"), cluster)?;
-        let value = serde_json::from_str(&text).map_err(|error| format!("the value {text} is not JSON: {error}"))?;
+        let value =
+            serde_json::from_str(&text).map_err(|error| format!("the value {} is not JSON: {error}", quote(&text)))?;
         patch::apply(
             document,
             Operation {

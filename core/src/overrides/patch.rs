@@ -5,6 +5,8 @@
 use fleet_api::placement::JsonPatchOp;
 use serde_json::Value;
 
+use crate::text::quote;
+
 /// One entry of a patch, its value ready.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation<'a> {
@@ -23,7 +25,9 @@ pub fn apply(document: &mut Value, operation: Operation<'_>) -> Result<(), Strin
         *document = value;
         return Ok(());
     }
-    match (op, parent(document, path)) {
+    let found = parent(document, path);
+    let path = quote(path);
+    match (op, found) {
         (JsonPatchOp::Add, None) => Err(format!(
             "add operation does not apply: doc is missing path: \"{path}\": missing value"
         )),
@@ -73,7 +77,7 @@ fn child<'a>(parent: &'a mut Value, key: &str) -> Result<&'a mut Value, String> 
     match parent {
         Value::Object(map) => map
             .get_mut(key)
-            .ok_or_else(|| format!("unable to get nonexistent key: {key}: missing value")),
+            .ok_or_else(|| format!("unable to get nonexistent key: {}: missing value", quote(key))),
         Value::Array(list) => {
             let index = index(key, list.len(), list.len())?;
             Ok(&mut list[index])
@@ -96,7 +100,10 @@ fn remove(parent: &mut Value, key: &str) -> Result<(), String> {
     match parent {
         Value::Object(map) => match map.remove(key) {
             Some(_) => Ok(()),
-            None => Err(format!("unable to remove nonexistent key: {key}: missing value")),
+            None => Err(format!(
+                "unable to remove nonexistent key: {}: missing value",
+                quote(key)
+            )),
         },
         Value::Array(list) => {
             let index = index(key, list.len(), list.len())?;
@@ -111,7 +118,7 @@ fn remove(parent: &mut Value, key: &str) -> Result<(), String> {
 fn index(key: &str, limit: usize, end: usize) -> Result<usize, String> {
     let number: i64 = key
         .parse()
-        .map_err(|_| format!("value was not a proper array index: '{key}'"))?;
+        .map_err(|_| format!("value was not a proper array index: '{}'", quote(key)))?;
     let position = if number < 0 {
         usize::try_from(number.unsigned_abs())
             .ok()

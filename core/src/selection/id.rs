@@ -6,6 +6,8 @@ use fleet_api::placement::{ResourceIdentifier, WorkResourceIdentifier};
 use fleet_api::raw::RawJson;
 use serde::Deserialize;
 
+use crate::text::quote;
+
 /// The identity of an object, without its content. Ordered by its fields, which is the order of nothing in particular.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId {
@@ -43,9 +45,11 @@ struct Metadata {
 impl ObjectId {
     /// Reads the identity out of a manifest; its content stays text. Fails as a decoder of objects would.
     pub fn of(manifest: &RawJson) -> Result<Self, String> {
-        let head: Head = manifest.parse().map_err(|error| error.to_string())?;
+        let head: Head = manifest
+            .parse()
+            .map_err(|error| quote(&error.to_string()).into_owned())?;
         if head.kind.is_empty() {
-            return Err(format!("Object 'Kind' is missing in '{}'", manifest.as_str()));
+            return Err(format!("Object 'Kind' is missing in '{}'", quote(manifest.as_str())));
         }
         let (group, version) = split_version(&head.api_version);
         Ok(Self {
@@ -106,15 +110,15 @@ macro_rules! from_identifier {
 }
 from_identifier!(ResourceIdentifier, WorkResourceIdentifier);
 
-/// `Kind "name"`, with the namespace if there is one.
+/// `Kind "name"`, with the namespace if there is one. In an envelope they may be of any length.
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.kind.is_empty() { "Unknown" } else { &self.kind };
-        write!(f, "{kind} \"{}\"", self.name)?;
+        write!(f, "{} \"{}\"", quote(kind), quote(&self.name))?;
         if self.namespace.is_empty() {
             Ok(())
         } else {
-            write!(f, " in namespace \"{}\"", self.namespace)
+            write!(f, " in namespace \"{}\"", quote(&self.namespace))
         }
     }
 }
@@ -147,5 +151,17 @@ mod tests {
             ObjectId::of(&raw("{}")).unwrap_err(),
             "Object 'Kind' is missing in '{}'"
         );
+    }
+
+    #[test]
+    fn nothing_that_is_wrong_is_quoted_at_full_length() {
+        let long = "x".repeat(1_300_000);
+        let raw = |value: serde_json::Value| RawJson::from(value);
+        for broken in [serde_json::json!({ "a": long }), serde_json::json!(long)] {
+            let error = ObjectId::of(&raw(broken)).unwrap_err();
+            assert!(error.len() < 512, "{} bytes", error.len());
+        }
+        let named = serde_json::json!({ "kind": long, "metadata": { "name": long, "namespace": long } });
+        assert!(ObjectId::of(&raw(named)).unwrap().to_string().len() < 1024);
     }
 }

@@ -43,6 +43,15 @@ impl Recovery {
     pub fn is_held(&self, now: Timestamp) -> bool {
         self.went_back_at.is_some_and(|at| !self.covers(at, now))
     }
+
+    /// Whether a member whose deletion was asked for at `asked` is not cleaned up after. Who asked for it after the hub
+    /// agent noticed has said to go on: a member cannot stay by saying that the hub went back in time.
+    pub fn holds_removal(&self, asked: Option<Timestamp>, now: Timestamp) -> bool {
+        self.is_held(now)
+            && !asked
+                .zip(self.went_back_at)
+                .is_some_and(|(asked, noticed)| asked >= noticed)
+    }
 }
 
 /// Whether the Work with this uid, generation and spec is older than the attempt that was written down. A generation
@@ -51,7 +60,13 @@ pub fn went_back(record: &Attempt, uid: &str, generation: i64, spec_digest: impl
     !record.work_uid.is_empty()
         && record.work_uid == uid
         && (generation < record.generation
-            || generation == record.generation && !record.spec_digest.is_empty() && record.spec_digest != spec_digest())
+            || generation == record.generation && differs(&record.spec_digest, &spec_digest()))
+}
+
+/// Whether two digests are of different specs. Another agent may have made one of another text; they say nothing then.
+fn differs(recorded: &str, now: &str) -> bool {
+    let format = |digest: &str| digest.split_once(':').map(|(format, _)| format.to_owned());
+    !recorded.is_empty() && format(recorded) == format(now) && recorded != now
 }
 
 /// Whether a Work goes on where the attempt that was written down ended. If not, what it does not name may be something
@@ -87,6 +102,7 @@ mod tests {
             ("the past, as it is now", "u", 4, "d", true),
             ("the past, and changed again", "u", 5, "e", true),
             ("another Work", "v", 1, "e", false),
+            ("what another agent has written down", "u", 5, "v1:e", false),
         ] {
             assert_eq!(
                 went_back(&record(5, "d"), uid, generation, || digest.to_owned()),
@@ -117,6 +133,45 @@ mod tests {
             assert_eq!(recovery(recovered).is_held(at(300)), held, "{case}");
         }
         assert!(!Recovery::default().is_held(at(300)));
+    }
+
+    #[test]
+    fn digests_are_compared_if_they_are_of_one_format() {
+        for (recorded, now, back) in [
+            ("v1:d", "v1:d", false),
+            ("v1:d", "v1:e", true),
+            ("v1:d", "v2:e", false),
+            ("d", "v1:e", false),
+            ("", "v1:e", false),
+        ] {
+            assert_eq!(
+                went_back(&record(5, recorded), "u", 5, || now.to_owned()),
+                back,
+                "{recorded} {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn who_deletes_a_member_after_the_hub_went_back_has_said_to_go_on() {
+        let recovery = |recovered: Option<i64>| Recovery {
+            went_back_at: Some(at(200)),
+            recovered_at: recovered.map(at),
+        };
+        for (case, recovered, asked, held) in [
+            ("asked before", None, Some(199), true),
+            ("asked when it was noticed", None, Some(200), false),
+            ("asked after", None, Some(201), false),
+            ("asked before, and looked at", Some(201), Some(199), false),
+            ("not asked", None, None, true),
+        ] {
+            assert_eq!(
+                recovery(recovered).holds_removal(asked.map(at), at(300)),
+                held,
+                "{case}"
+            );
+        }
+        assert!(!Recovery::default().holds_removal(Some(at(1)), at(300)));
     }
 
     #[test]

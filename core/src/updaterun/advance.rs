@@ -19,7 +19,7 @@ use super::step::{Step, sentence};
 use super::validate::{self, Position, max_concurrency};
 use super::world::by_cluster;
 use super::world::{Memory, Phase, Run, World};
-use super::{events, patience, rollback, stop, tasks};
+use super::{events, gates, patience, rollback, stop, tasks};
 
 /// The next step of a run.
 ///
@@ -64,7 +64,8 @@ pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, at: Moment) ->
     if let Some(strategy) = &mut status.staged_update_strategy_snapshot {
         drop_waits_of_approvals(strategy);
     }
-    let verdict = match Options::of(run.status.options.as_ref()) {
+    let options = gates::check(run).and_then(|()| Options::of(run.status.options.as_ref()));
+    let verdict = match options {
         Ok(options) => {
             pass.options = options;
             pass.judge(&mut status)

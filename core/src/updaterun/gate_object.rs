@@ -9,6 +9,8 @@ pub struct GateObject {
     pub generation: i64,
     /// What it says of itself.
     pub conditions: Vec<GateCondition>,
+    /// Why nobody knows what it says, if so.
+    pub unwatched: Option<&'static str>,
 }
 
 /// A condition of some object. Kinds differ in what else they have.

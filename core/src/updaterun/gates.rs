@@ -2,12 +2,15 @@
 
 use fleet_api::annotations::ROLLOUT;
 use fleet_api::conditions::update_run::Abort;
+use fleet_api::conditions::update_stage::Succeeded;
 use fleet_api::events::{Event as _, UpdateRunEvent};
-use fleet_api::placement::{Gate, UpdateRunStatus};
+use fleet_api::placement::{Gate, StageStatus, UpdateRunStatus};
 
 use super::gate_object::GateObject;
-use super::options::{self, Source, Sources};
+use super::options::{self, Options, Source, Sources};
 use super::pass::{Halt, Pass};
+use super::rollback;
+use super::state::is_true;
 use super::step::whole_seconds;
 use super::world::Run;
 
@@ -32,6 +35,34 @@ pub fn shown(gate: &Gate) -> String {
     } else {
         format!("{} {}/{}", gate.kind, gate.namespace, gate.name)
     }
+}
+
+/// Whether the recorded gates can be of this run. Only a status that was edited by hand has others.
+pub(super) fn check(run: &Run<'_>) -> Result<(), Abort> {
+    let recorded = run.status.options.as_ref();
+    if recorded.is_none_or(|recorded| options::are_sound_gates(&recorded.gates, run.namespace)) {
+        Ok(())
+    } else {
+        Err(Abort::StatusLost { field: "options" })
+    }
+}
+
+/// The gates whose objects matter now, with their places in the list: those of the stage at hand that have not passed.
+/// None while the run takes back what it did.
+pub fn open<'a>(run: &Run<'a>) -> Vec<(usize, &'a Gate)> {
+    let status = run.status;
+    let Some(recorded) = status.options.as_ref().filter(|_| check(run).is_ok()) else {
+        return Vec::new();
+    };
+    let options = Options::of(Some(recorded)).unwrap_or_default();
+    let is_open = |stage: &&StageStatus| !is_true(&stage.conditions, Succeeded::TYPE);
+    let stage = status.stages_status.iter().find(is_open);
+    let Some(stage) = stage.filter(|_| rollback::trigger(status, &options).is_none()) else {
+        return Vec::new();
+    };
+    let gates = recorded.gates.iter().enumerate();
+    let open = gates.filter(|(_, gate)| gate.stage == stage.stage_name && gate.passed.is_none());
+    open.collect()
 }
 
 impl Pass<'_> {
@@ -75,7 +106,10 @@ impl Pass<'_> {
                     self.gate_has_passed(place, &gate);
                     continue;
                 }
-                Some(_) => format!("{} is not True", gate.condition),
+                Some(object) => match object.unwatched {
+                    Some(why) => why.to_owned(),
+                    None => format!("{} is not True", gate.condition),
+                },
                 None => "there is no such object".to_owned(),
             };
             all = false;

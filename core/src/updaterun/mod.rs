@@ -55,7 +55,7 @@ pub use advance::advance;
 pub use budget::{Failures, failures};
 pub use ending::{ended_at, expires};
 pub use gate_object::{GateCondition, GateObject};
-pub use gates::shown as shown_gate;
+pub use gates::{open as open_gates, shown as shown_gate};
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
 pub use needed::{needed_indexes, needed_overrides};
 pub use number::duration;

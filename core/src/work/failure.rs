@@ -6,6 +6,10 @@ use fleet_api::events::WorkGeneratorEvent;
 
 use crate::envelope::BadEnvelope;
 use crate::overrides::{self, BadRule};
+use crate::text::cut;
+
+/// The longest text of a failure in a status. A placement has one for each of its clusters.
+const SHOWN_MAX: usize = 1024;
 
 /// Why the Works of a binding cannot be made or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,7 +133,7 @@ impl WorkFailure {
     /// The condition that says it. Types and reasons are upstream's, also where `Overridden` is a strange place.
     pub fn shown(&self) -> Shown {
         // Whatever class an API error came with is not for bindings.
-        let error = ErrorClass::strip(&self.to_string()).to_owned();
+        let error = cut(ErrorClass::strip(&self.to_string()), SHOWN_MAX).into_owned();
         match self {
             Self::Undecodable(_)
             | Self::Envelope(_)

@@ -41,6 +41,8 @@ pub struct Piece {
 pub struct Rendering {
     /// One per snapshot, and one per envelope in it.
     pub pieces: Vec<Piece>,
+    /// The bytes of manifests that an override has made; all others are shared with the snapshot.
+    pub patched_bytes: usize,
 }
 
 /// Renders a group. The first failure in the order of the snapshots is the one reported.
@@ -53,14 +55,7 @@ pub fn render(
 ) -> Result<Rendering, WorkFailure> {
     let mut rendering = Rendering::default();
     for snapshot in &group.snapshots {
-        render_snapshot(
-            placement,
-            snapshot,
-            overrides,
-            cluster_scoped,
-            rbac,
-            &mut rendering.pieces,
-        )?;
+        render_snapshot(placement, snapshot, overrides, cluster_scoped, rbac, &mut rendering)?;
     }
     Ok(rendering)
 }
@@ -71,7 +66,7 @@ fn render_snapshot(
     overrides: &Overrides<'_>,
     cluster_scoped: ClusterScoped<'_>,
     rbac: Rbac,
-    pieces: &mut Vec<Piece>,
+    rendering: &mut Rendering,
 ) -> Result<(), WorkFailure> {
     let bounds = Bounds::new(placement, cluster_scoped, rbac);
     let name = names::work(placement, snapshot.subindex);
@@ -86,12 +81,17 @@ fn render_snapshot(
         let is_cluster_scoped = cluster_scoped(&object) == Some(true);
         match overrides.apply(&object, is_cluster_scoped, resource)? {
             Rendered::Untouched => plain.push((object, resource.clone())),
-            Rendered::Patched(manifest) => plain.push((object, manifest)),
+            Rendered::Patched(manifest) => {
+                rendering.patched_bytes += manifest.as_str().len();
+                plain.push((object, manifest));
+            }
             Rendered::Deleted => {}
         }
     }
     // Also when it is empty: its status is where the cluster says that all is well.
-    pieces.push(Piece::new(name.clone(), None, bounds.checked(plain)?)?);
+    rendering
+        .pieces
+        .push(Piece::new(name.clone(), None, bounds.checked(plain)?)?);
     for (kind, object, raw) in envelopes {
         let reference = envelope::reference(&object);
         let mut inner = Vec::new();
@@ -109,14 +109,17 @@ fn render_snapshot(
                 })?;
             match rendered {
                 Rendered::Untouched => inner.push((wrapped, manifest)),
-                Rendered::Patched(manifest) => inner.push((wrapped, manifest)),
+                Rendered::Patched(manifest) => {
+                    rendering.patched_bytes += manifest.as_str().len();
+                    inner.push((wrapped, manifest));
+                }
                 Rendered::Deleted => {}
             }
         }
         let envelope_type = kind.envelope_type();
         let name = names::envelope_work(&name, envelope_type.as_str(), &object.namespace, &object.name);
         let inner = bounds.of_envelope(kind, &object).checked(inner)?;
-        pieces.push(Piece::new(name, Some((kind, object)), inner)?);
+        rendering.pieces.push(Piece::new(name, Some((kind, object)), inner)?);
     }
     Ok(())
 }

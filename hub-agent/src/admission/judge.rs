@@ -25,6 +25,8 @@ use kube::{
     core::{ApiResource, DynamicObject, object::HasSpec},
 };
 use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{
     hooks::Hook,
@@ -211,8 +213,15 @@ fn name<'a, K: Resource>(request: &'a Request<'_>, object: &'a K) -> Cow<'a, str
 }
 
 fn fill(request: &Request<'_>) -> Result<Answer, Answer> {
-    let object = request.new_object()?;
-    Ok(Answer::Filled(defaults::patch(&object)))
+    /// What is around the spec is never decoded, and the spec itself only if it is short.
+    #[derive(Deserialize)]
+    struct Sketch {
+        #[serde(default)]
+        spec: Option<Box<RawValue>>,
+    }
+    let object: Sketch = request.new_object()?;
+    let spec = object.spec.as_deref().map(RawValue::get);
+    Ok(Answer::Filled(spec.map(defaults::patch).unwrap_or_default()))
 }
 
 fn version<K: Resource + Send + Sync + 'static>(store: &Store<K>, key: &Key) -> Option<String> {

@@ -14,6 +14,7 @@ mod callers;
 pub(crate) mod configuration;
 mod hooks;
 mod judge;
+mod memory;
 mod recent;
 mod register;
 mod review;

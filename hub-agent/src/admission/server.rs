@@ -1,22 +1,22 @@
 //! The webhook server: HTTPS on every replica.
 //!
-//! Whoever reaches the port can connect, so everything has a bound: connections, bytes, and time. Where there are too many
-//! connections the one that has been silent longest goes, and never one whose request is being answered: who only holds a
-//! place keeps nobody out.
+//! Whoever reaches the port can connect, so everything has a bound: connections, memory, and time. Where there are too many
+//! connections the one that has been silent longest goes, and one whose request is being answered only where most are of
+//! its source: who only holds a place keeps nobody out.
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
-    body::{Bytes, Incoming},
+    body::{Body as _, Bytes, Incoming},
     server::conn::http1,
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
@@ -26,18 +26,19 @@ use super::{
     callers::{Caller, Callers},
     hooks::Hook,
     judge::Judge,
+    memory::{Memory, Share},
     review,
 };
-use crate::certificates::Tls;
+use crate::{certificates::Tls, channel::Source};
 
 /// An object and its old self, each of which the API server stores, with what is around them in a review. The library that
 /// most webhooks are made with takes as much.
 const BODY_MAX: usize = 7 * 1024 * 1024;
-/// What all requests together may hold, in KiB.
-const BODIES_MAX: usize = 64 * 1024;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The API server waits no longer for an answer.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Who has begun to send goes on.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(1);
 /// A connection on which nothing is asked for so long is closed; the API server itself closes its own after 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// After `accept` fails (out of file descriptors), wait for connections to close instead of spinning.
@@ -46,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What every connection shares.
 struct Shared {
     judge: Judge,
-    bodies: Semaphore,
+    memory: Memory,
 }
 
 /// Serves until told to stop.
@@ -58,20 +59,16 @@ pub(super) async fn serve(
 ) {
     let shared = Arc::new(Shared {
         judge,
-        bodies: Semaphore::new(BODIES_MAX),
+        memory: Memory::default(),
     });
     let callers = Callers::default();
     loop {
-        let caller = tokio::select! {
-            () = stop.cancelled() => return,
-            caller = callers.enter() => caller,
-        };
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, source) = match accepted {
+            Ok((stream, address)) => (stream, Source::from(address.ip())),
             Err(error) => {
                 tracing::warn!(%error, "Could not accept a connection for the webhooks");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -80,6 +77,10 @@ pub(super) async fn serve(
         };
         let Some(tls) = tls.borrow().clone() else {
             continue; // closed: there is no certificate yet
+        };
+        let caller = tokio::select! {
+            () = stop.cancelled() => return,
+            caller = callers.enter(source) => caller,
         };
         let (shared, stop) = (shared.clone(), stop.clone());
         tokio::spawn(async move {
@@ -107,12 +108,12 @@ async fn attend(
     let stream = shaken
         .map_err(|_| "the TLS handshake took too long".to_owned())?
         .map_err(|error: io::Error| format!("TLS handshake: {error}"))?;
-    let caller = Arc::new(caller);
+    let (share, caller) = (Arc::new(shared.memory.share(caller.source())), Arc::new(caller));
     let service = service_fn(move |request| {
-        let (shared, caller) = (shared.clone(), caller.clone());
+        let (shared, share, caller) = (shared.clone(), share.clone(), caller.clone());
         async move {
             let _busy = caller.busy();
-            let answer = timeout(REQUEST_TIMEOUT, shared.respond(request)).await;
+            let answer = timeout(REQUEST_TIMEOUT, shared.respond(request, &share)).await;
             let late = || text(StatusCode::REQUEST_TIMEOUT, "the request took too long\n");
             Ok::<_, Infallible>(answer.unwrap_or_else(|_| late()))
         }
@@ -134,7 +135,7 @@ async fn attend(
 }
 
 impl Shared {
-    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: Request<Incoming>, share: &Share) -> Response<Full<Bytes>> {
         let Some(hook) = Hook::at(request.uri().path()) else {
             return text(StatusCode::NOT_FOUND, "there is no webhook at this path\n");
         };
@@ -148,10 +149,16 @@ impl Shared {
                 "an AdmissionReview is application/json\n",
             );
         }
-        let mut held = Vec::new();
         let mut body = request.into_body();
+        // Who says how much it is waits until there is room for all of it, and holds nothing meanwhile.
+        let said = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+        let mut held = vec![share.body(said.unwrap_or_default().min(BODY_MAX)).await];
         let mut bytes = Vec::new();
-        while let Some(frame) = body.frame().await {
+        loop {
+            let Ok(frame) = timeout(FRAME_TIMEOUT, body.frame()).await else {
+                return text(StatusCode::REQUEST_TIMEOUT, "the body does not come\n");
+            };
+            let Some(frame) = frame else { break };
             let Ok(frame) = frame else {
                 return text(StatusCode::BAD_REQUEST, "the body ended early\n");
             };
@@ -159,14 +166,17 @@ impl Shared {
             if bytes.len() + data.len() > BODY_MAX {
                 return text(StatusCode::PAYLOAD_TOO_LARGE, "the AdmissionReview is too large\n");
             }
-            // Paid for as it comes: who sends slowly holds only what was sent.
-            let price = u32::try_from(data.len().div_ceil(1024)).unwrap_or(u32::MAX);
-            let Ok(permit) = self.bodies.acquire_many(price).await else {
-                return text(StatusCode::SERVICE_UNAVAILABLE, "");
-            };
-            held.push(permit);
+            if said.is_none() {
+                held.push(share.body(data.len()).await);
+            }
             bytes.extend_from_slice(&data);
         }
+        let Some(_decoded) = share.decoded(&bytes).await else {
+            return text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the AdmissionReview has too many entries\n",
+            );
+        };
         let (version, request) = match review::read(&bytes) {
             Ok(read) => read,
             Err(why) => return text(StatusCode::BAD_REQUEST, &format!("{why}\n")),

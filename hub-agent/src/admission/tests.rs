@@ -13,7 +13,7 @@ use rustls::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::watch,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -81,10 +81,16 @@ impl Webhooks {
     }
 
     async fn connect(&self) -> TlsStream<TcpStream> {
+        self.connect_from("127.0.0.1").await
+    }
+
+    async fn connect_from(&self, own: &str) -> TlsStream<TcpStream> {
         let config = ClientConfig::builder()
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
-        let stream = TcpStream::connect(self.address).await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(own.parse().unwrap(), 0)).unwrap();
+        let stream = socket.connect(self.address).await.unwrap();
         let name = ServerName::try_from("127.0.0.1").unwrap();
         TlsConnector::from(std::sync::Arc::new(config))
             .connect(name, stream)
@@ -343,6 +349,70 @@ async fn silent_callers_do_not_keep_the_api_server_out() {
         .await
         .expect("in time");
     assert_eq!(answer["allowed"], true);
+}
+
+#[tokio::test]
+async fn what_would_take_hundreds_of_megabytes_is_not_decoded() {
+    let hub = Webhooks::start().await;
+    let mutate = "/mutate-placement.kubernetes-fleet.io-v1beta1-resourceplacement";
+    let many = |entry: &Value, count: usize| {
+        let selector = json!({"matchExpressions": vec![entry.clone(); count]});
+        let mut object = placement(&json!({"resourceSelectors": of("Namespace")}));
+        object["spec"]["resourceSelectors"][0]["labelSelector"] = selector;
+        creating(&object)
+    };
+    // Three megabytes, as the API server takes them: refused by the bound for entries.
+    let review = |request: &Value| {
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string()
+    };
+    let large = review(&many(&json!({"key": ""}), 280_000));
+    for path in [mutate, PLACEMENT] {
+        let (status, text) = hub.post(path, large.as_bytes()).await;
+        assert_eq!(
+            (status, text.as_str()),
+            (413, "the AdmissionReview has too many entries\n"),
+            "{path}"
+        );
+    }
+    // What is below that is let pass without defaults.
+    let answer = hub.ask(mutate, many(&json!({"key": ""}), 20_000)).await;
+    assert_eq!(answer, json!({"allowed": true, "uid": "u"}));
+    let answer = hub
+        .ask(mutate, many(&json!({"key": "", "operator": "Exists"}), 20))
+        .await;
+    assert_eq!(answer["patchType"], "JSONPatch", "{answer}");
+}
+
+#[tokio::test]
+async fn who_sends_and_stalls_does_not_keep_the_api_server_waiting() {
+    let hub = Webhooks::start().await;
+    let mut stalled = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let mut stream = hub.connect_from("127.0.0.2").await;
+        stalled.spawn(async move {
+            let size = 7_000_000;
+            let head = format!(
+                "POST {PLACEMENT} HTTP/1.1\r\nHost: hub\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+            );
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(&vec![b' '; size - 1]).await;
+            stream
+        });
+    }
+    let mut held = vec![stalled.join_next().await.unwrap().unwrap()];
+    let good = creating(&placement(&json!({"resourceSelectors": of("Namespace")})));
+    for _ in 0..20 {
+        let asked = hub.ask(PLACEMENT, good.clone());
+        let answer = tokio::time::timeout(Duration::from_secs(2), asked)
+            .await
+            .expect("in time");
+        assert_eq!(answer["allowed"], true);
+    }
+    // Those that stalled are told so long before the end of a request's time.
+    let mut said = [0; 12];
+    let told = tokio::time::timeout(Duration::from_secs(4), held[0].read_exact(&mut said)).await;
+    told.expect("in time").unwrap();
+    assert_eq!(&said, b"HTTP/1.1 408");
 }
 
 #[test]

@@ -9,8 +9,13 @@ use super::shared::Shared;
 use crate::recovery;
 
 /// Whether the member has applied a newer generation of one of its Works than the hub has: the hub went back in time. A
-/// cache may be behind, so that is only believed of what the API server says now.
+/// cache may be behind, so that is only believed of what the API server says now. And it is not believed of a member that
+/// is to leave: what it claims would keep it.
 pub(super) async fn is_behind(shared: &Shared, hello: &Hello, cluster: &ClusterName) -> bool {
+    let mc = shared.deps.members.get(&Key::cluster(cluster.as_str()));
+    if mc.is_none_or(|mc| mc.metadata.deletion_timestamp.is_some()) {
+        return false;
+    }
     let (works, namespace) = (&shared.deps.works, cluster.namespace());
     let suspect = hello.works.iter().find(|known| {
         let work = works.get(&Key::namespaced(namespace.as_str(), known.name.as_str()));

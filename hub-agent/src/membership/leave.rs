@@ -6,9 +6,12 @@ use fleet_api::{
     finalizers,
     names::{ClusterName, Scope},
 };
-use fleet_core::membership::leave::{Action, World, plan};
+use fleet_core::{
+    membership::leave::{Action, World, plan},
+    session::recovery::Recovery,
+};
 use fleet_runtime::{Key, client::answered, queue::Next};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::json;
@@ -23,6 +26,9 @@ use crate::{
     recovery,
     writer::{Part, record},
 };
+
+/// Why a member that has left, or has had its time, is still there.
+const HELD: &str = "that was after the deletion of this member cluster was asked for, so that it is not cleaned up";
 
 pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
     let Ok(cluster) = ClusterName::new(key.name()) else {
@@ -64,8 +70,13 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
             }
         }
         // The change of the InternalMemberCluster brings the next look.
-        Action::CleanUp(_) if recovery::is_held(&ctx.caches.internals, &cluster, ctx.now()) => {
-            tracing::warn!(member = %key, "Not cleaned up: the hub went back in time, and nobody has said to go on");
+        Action::CleanUp(_) if holds_removal(imc.as_deref(), mc, ctx.now()) => {
+            let told = ctx.seen.lock().get(key).is_some_and(|seen| seen.told_held);
+            if !told {
+                tracing::warn!(member = %key, "Not cleaned up: the hub went back in time, and nobody has said to go on");
+                recovery::record_went_back(&ctx.events, mc, HELD);
+                ctx.remember(key, |seen| seen.told_held = true);
+            }
         }
         Action::CleanUp(reason) => {
             status::write(ctx, key, imc.as_deref(), None).await?;
@@ -92,6 +103,12 @@ pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result
         }
     }
     Ok(ctx.next(plan.look_again))
+}
+
+fn holds_removal(imc: Option<&InternalMemberCluster>, mc: &MemberCluster, now: Timestamp) -> bool {
+    let recovery = imc.map(|imc| Recovery::of(imc.metadata.annotations.as_ref()));
+    let asked = mc.metadata.deletion_timestamp.as_ref().map(|asked| asked.0);
+    recovery.is_some_and(|recovery| recovery.holds_removal(asked, now))
 }
 
 /// Whether the namespace is gone. Nothing is let go because a cache does not have it, unless it was seen going.

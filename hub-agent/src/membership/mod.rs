@@ -63,6 +63,8 @@ pub(crate) struct MemberMemory {
     internal: Option<String>,
     /// Its namespace was going: once it is not there any more, it is gone.
     namespace_going: bool,
+    /// It was told that nothing is cleaned up after it yet.
+    told_held: bool,
 }
 
 /// What the flags and the channel say.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fleet_api::names::field_managers;
+use fleet_api::{annotations, names::field_managers};
 use fleet_core::membership::heartbeat::Grace;
 use fleet_runtime::{
     Key,
@@ -257,6 +257,51 @@ async fn a_silent_member_is_removed_when_its_time_is_up_and_no_clock_shortens_it
     hub.settle().await;
     assert!(hub.server.get(NAMESPACE).is_some(), "it has a second left");
     hub.pass_time(SignedDuration::from_secs(2));
+    hub.settle().await;
+    assert_eq!(hub.get(NAMESPACE), Value::Null);
+    assert_eq!(hub.get(MEMBER), Value::Null);
+}
+
+#[tokio::test]
+async fn what_was_deleted_before_the_hub_went_back_in_time_is_cleaned_up_after_somebodys_word() {
+    let hub = Hub::asked_to_leave().await;
+    let asked: Timestamp = hub.get(MEMBER)["metadata"]["deletionTimestamp"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let mark = |annotation: &str, at: Timestamp| {
+        hub.server.edit(INTERNAL, |imc| {
+            imc["metadata"]["annotations"][annotation] = json!(at.to_string())
+        });
+    };
+    let second = SignedDuration::from_secs(1);
+    mark(annotations::WENT_BACK_AT, asked + second);
+    hub.report("False");
+    hub.settle().await;
+    assert!(
+        hub.server.get(NAMESPACE).is_some(),
+        "it has left, and the hub may have forgotten what was placed since"
+    );
+    hub.pass_time(FORCE_AFTER + second);
+    hub.settle().await;
+    assert!(hub.server.get(NAMESPACE).is_some(), "nor is it forced");
+    mark(annotations::RECOVERED_AT, asked + second + second);
+    hub.settle().await;
+    assert_eq!(hub.get(MEMBER), Value::Null);
+}
+
+#[tokio::test]
+async fn a_member_that_says_the_hub_went_back_in_time_can_be_taken_out() {
+    let hub = Hub::joined().await;
+    // As a Hello that names a newer Work leaves it.
+    let at = hub.clock.now() - SignedDuration::from_hours(1);
+    hub.server.edit(INTERNAL, |imc| {
+        imc["metadata"]["annotations"][annotations::WENT_BACK_AT] = json!(at.to_string());
+    });
+    hub.server.delete(MEMBER);
+    hub.settle().await;
+    hub.pass_time(FORCE_AFTER + SignedDuration::from_secs(1));
     hub.settle().await;
     assert_eq!(hub.get(NAMESPACE), Value::Null);
     assert_eq!(hub.get(MEMBER), Value::Null);

@@ -45,7 +45,7 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
             return Ok(Next::Wait);
         };
         let gates;
-        (gates, ask_again) = gates::objects(ctx, key, &view::<S>(&run)).await?;
+        (gates, ask_again) = gates::objects(ctx, key, &view::<S>(&run)).await;
         let step = decide(ctx, key, &run, &gates, &outcome.refused, at);
         if carry_out(ctx, &run, &step, at.now, &mut outcome).await {
             break (run, step);

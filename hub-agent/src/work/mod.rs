@@ -5,6 +5,7 @@
 //! decisions are `fleet_core::work`.
 
 mod confirm;
+mod kept;
 mod removal;
 mod render;
 mod write;
@@ -37,7 +38,7 @@ pub(crate) type WorkGenerator<S> = Stage<S, WorkMemory>;
 /// What the work generator remembers.
 #[derive(Default)]
 pub(crate) struct WorkMemory {
-    renderings: render::Cache,
+    renderings: kept::Kept,
     /// The last complaint about each binding.
     told: Told<String>,
     departed: confirm::Departed,

@@ -1,9 +1,6 @@
 //! Manifests for a binding's cluster, made once for all clusters on which the overrides do the same.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_api::placement::Scope;
 use fleet_core::{
@@ -12,23 +9,12 @@ use fleet_core::{
 };
 use fleet_runtime::Key;
 use kube::{ResourceExt as _, core::object::HasSpec as _};
-use parking_lot::Mutex;
 
 use super::WorkGenerator;
 use crate::{
     cache::family::{beside, stored},
     pipeline::key_of,
 };
-
-/// Renderings by placement, and there by class. Those of an older snapshot are dropped with the first of a newer one.
-#[derive(Default)]
-pub(super) struct Cache(Mutex<HashMap<Key, Placement>>);
-
-#[derive(Default)]
-struct Placement {
-    snapshot: String,
-    by_class: HashMap<String, Arc<Rendering>>,
-}
 
 /// What the binding's cluster gets, and the index of the snapshot that it comes from.
 pub(super) fn render<S: Scope>(
@@ -97,37 +83,6 @@ pub(super) fn render<S: Scope>(
     let user = &ctx.shared.user;
     let scoped = |object: &_| user.is_cluster_scoped(object);
     let rendering = Arc::new(core(&name, &group, &overrides, &scoped, rbac)?);
-    let most = ctx.family.bindings_of.count(placement);
-    ctx.memory
-        .renderings
-        .insert(placement, &snapshot, class, &rendering, most);
+    ctx.memory.renderings.insert(placement, &snapshot, class, &rendering);
     Ok((rendering, index))
-}
-
-impl Cache {
-    fn get(&self, placement: &Key, snapshot: &str, class: &str) -> Option<Arc<Rendering>> {
-        let cache = self.0.lock();
-        cache
-            .get(placement)
-            .filter(|known| known.snapshot == snapshot)?
-            .by_class
-            .get(class)
-            .cloned()
-    }
-
-    /// Keeps a rendering, at most `most` of a placement: more are of overrides that have changed since.
-    fn insert(&self, placement: &Key, snapshot: &str, class: String, rendering: &Arc<Rendering>, most: usize) {
-        let mut cache = self.0.lock();
-        let known = cache.entry(placement.clone()).or_default();
-        if known.snapshot != snapshot || known.by_class.len() >= most {
-            snapshot.clone_into(&mut known.snapshot);
-            known.by_class.clear();
-        }
-        known.by_class.insert(class, rendering.clone());
-    }
-
-    /// Forgets a placement that is gone.
-    pub(super) fn forget(&self, placement: &Key) {
-        self.0.lock().remove(placement);
-    }
 }

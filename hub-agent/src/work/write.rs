@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use fleet_api::{annotations, cluster::AgentType, names::ClusterName, placement::Scope};
-use fleet_core::work::{Agent, Patch, Plan, WantedWork, WorkFailure, starts_with_finalizer};
+use fleet_core::{
+    text::cut,
+    work::{Agent, Patch, Plan, WantedWork, WorkFailure, starts_with_finalizer},
+};
 use fleet_runtime::Key;
 use futures::future::join_all;
 use kube::ResourceExt as _;
@@ -14,6 +17,9 @@ use crate::{
     recovery,
     writer::{Part, WriteError},
 };
+
+/// The longest answer of the API server that is kept; it may quote what it was sent.
+const SAID_MAX: usize = 1024;
 
 /// Why a Work was not written.
 pub(super) enum Refusal {
@@ -133,7 +139,7 @@ fn refused(error: WriteError) -> Refusal {
     if error.is_conflict() {
         Refusal::Conflict(error)
     } else {
-        Refusal::Failed(WorkFailure::Write(error.said()))
+        Refusal::Failed(WorkFailure::Write(cut(&error.said(), SAID_MAX).into_owned()))
     }
 }
 

@@ -122,10 +122,11 @@ impl HubWork {
         }
     }
 
-    /// The digest of its spec, as it is written down.
+    /// The digest of its spec, as it is written down. An agent that knows more fields writes another text of the same
+    /// spec, so its digests have another format, with which these are not compared.
     pub(super) fn spec_digest(&self) -> String {
         // What was decoded can be written.
-        serde_json::to_string(&self.spec).map_or_else(|_| String::new(), |text| hex_digest(&text))
+        serde_json::to_string(&self.spec).map_or_else(|_| String::new(), |text| format!("v1:{}", hex_digest(&text)))
     }
 
     /// The namespaces that its objects may not leave.

@@ -44,10 +44,14 @@ fn placements() -> impl Strategy<Value = Value> {
     })
 }
 
+fn fill(object: &Value) -> Vec<defaults::Addition> {
+    defaults::patch(&object["spec"].to_string())
+}
+
 fn apply(object: &Value) -> Value {
     use crate::overrides::patch::{Operation, apply};
     let mut patched = object.clone();
-    for addition in defaults::patch(object) {
+    for addition in fill(object) {
         let operation = Operation {
             op: fleet_api::placement::JsonPatchOp::Add,
             path: &addition.path,
@@ -62,7 +66,7 @@ proptest! {
     #[test]
     fn defaulting_twice_changes_nothing(object in placements()) {
         let once = apply(&object);
-        prop_assert_eq!(defaults::patch(&once), vec![]);
+        prop_assert_eq!(fill(&once), vec![]);
         let mut typed = spec(&object["spec"]);
         defaults::placement(&mut typed);
         prop_assert_eq!(spec(&once["spec"]), typed.clone());
@@ -116,6 +120,12 @@ fn an_empty_placement_gets_every_default() {
         json!({"spec": {"policy": {"placementType": "PickSome"}}}),
         json!(null),
     ] {
-        assert_eq!(defaults::patch(&odd), [], "{odd}");
+        assert_eq!(fill(&odd), [], "{odd}");
     }
+    // A tree of what a tenant may send takes more than the agent has.
+    let many = vec![json!({"key": ""}); defaults::SPEC_MAX / 10];
+    let large = json!({"spec": {"resourceSelectors": [], "other": many}});
+    assert_eq!(fill(&large), []);
+    let fits = json!({"spec": {"resourceSelectors": [], "other": "x".repeat(defaults::SPEC_MAX - 100)}});
+    assert_ne!(fill(&fits), []);
 }

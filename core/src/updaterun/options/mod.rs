@@ -7,7 +7,7 @@ use fleet_api::conditions::update_run::Abort;
 use fleet_api::placement::UpdateRunOptions;
 use jiff::{SignedDuration, Timestamp};
 
-pub(super) use gates::place as place_gates;
+pub(super) use gates::{are_sound as are_sound_gates, place as place_gates};
 pub(super) use read::{Source, Sources, read};
 
 use super::number;

@@ -1,9 +1,10 @@
 //! Windows, times and gates: what a run waits for besides its clusters.
 
+use fleet_api::placement::Gate;
 use serde_json::json;
 
 use super::hub::{Hub, at, strategy};
-use crate::updaterun::{GateCondition, GateObject};
+use crate::updaterun::{GateCondition, GateObject, open_gates};
 
 /// A window over the whole day before or after the day on which the tests' clock begins: 12 January 1970, a Monday.
 const CLOSED: &str = "Tue 00:00-24:00 UTC";
@@ -147,6 +148,7 @@ fn says(conditions: &[(&str, &str, Option<i64>)]) -> GateObject {
     GateObject {
         generation: 2,
         conditions: conditions.collect(),
+        ..GateObject::default()
     }
 }
 
@@ -257,4 +259,112 @@ fn a_cluster_that_is_not_picked_any_more_is_that_and_neither_closed_nor_sick() {
         hub.stage(0)
     );
     assert_eq!(hub.said()[2], "Succeeded=True UpdateRunSucceeded");
+}
+
+/// The places of the gates whose objects matter now.
+fn open(hub: &Hub) -> Vec<usize> {
+    open_gates(&hub.view_run())
+        .into_iter()
+        .map(|(place, _)| place)
+        .collect()
+}
+
+#[test]
+fn only_gates_of_the_stage_at_hand_are_looked_at_and_none_once_all_is_taken_back() {
+    let mut hub = Hub::new(&["a", "b"]);
+    hub.member("a", &[("ring", "1")]);
+    hub.member("b", &[("ring", "2")]);
+    let stage = |name: &str, ring: &str| json!({ "name": name, "labelSelector": { "matchLabels": { "ring": ring } } });
+    hub.strategy = Some(strategy(json!([stage("first", "1"), stage("second", "2")])));
+    let gate = |stage: &str, when: &str| {
+        json!({ "stage": stage, "when": when, "apiVersion": "v1", "kind": "Pod", "name": "p",
+            "condition": "Ready", "failOn": "Bad" })
+    };
+    let gates = [
+        gate("first", "before"),
+        gate("second", "before"),
+        gate("first", "after"),
+    ];
+    hub.set("gates", &json!(gates).to_string())
+        .set("max-failures", "0")
+        .set("on-failure", "Rollback");
+    hub.gates = vec![None; 3];
+    hub.settle();
+    assert_eq!(open(&hub), [0, 2]);
+    hub.gates[0] = Some(says(&[("Ready", "True", None)]));
+    hub.settle();
+    assert_eq!(open(&hub), [2], "what has passed is not looked at again");
+    hub.gates[2] = Some(says(&[("Ready", "True", None)]));
+    hub.available("a");
+    hub.settle();
+    assert_eq!(open(&hub), [1]);
+    hub.gates[1] = Some(says(&[("Bad", "True", None)]));
+    hub.settle();
+    assert!(open(&hub).is_empty(), "{:?}", hub.said());
+}
+
+#[test]
+fn gates_that_were_written_into_the_status_by_hand_are_never_looked_at() {
+    let gate = |namespace: &str, name: &str, fail_on: String| Gate {
+        stage: "all".into(),
+        when: "after".into(),
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        name: name.into(),
+        namespace: namespace.into(),
+        condition: "Ready".into(),
+        fail_on,
+        passed: None,
+    };
+    let fine = || gate("team", "web", "Failed".into());
+    for (what, gates, sound) in [
+        ("as they are recorded", vec![fine(); 8], true),
+        (
+            "another namespace",
+            vec![gate("kube-system", "web", String::new())],
+            false,
+        ),
+        ("no namespace", vec![gate("", "web", String::new())], false),
+        ("too many", vec![fine(); 9], false),
+        (
+            "another name",
+            vec![gate("team", "web,metadata.namespace=x", String::new())],
+            false,
+        ),
+        ("a long text", vec![gate("team", "web", "x".repeat(254))], false),
+    ] {
+        let mut hub = Hub::new(&["a"]);
+        hub.run.metadata.namespace = Some("team".into());
+        hub.settle();
+        let options = hub.run.status.options.get_or_insert_default();
+        options.gates = gates;
+        assert_eq!(!open(&hub).is_empty(), sound, "{what}");
+        hub.settle();
+        let failed = hub.said().iter().any(|said| said.starts_with("Succeeded=False"));
+        assert_eq!(failed, !sound, "{what}: {:?}", hub.said());
+    }
+}
+
+#[test]
+fn texts_of_gates_are_bounded() {
+    let long = "x".repeat(254);
+    for field in ["namespace", "failOn", "condition"] {
+        let mut hub = Hub::new(&["a"]);
+        let mut gate = json!({ "stage": "all", "when": "after", "apiVersion": "v1", "kind": "Pod", "name": "p",
+            "condition": "Ready" });
+        gate[field] = json!(long);
+        hub.set("gates", &json!([gate]).to_string());
+        hub.settle();
+        assert!(
+            hub.message("Initialized").contains(&format!("{field}: ")),
+            "{}",
+            hub.message("Initialized")
+        );
+    }
+    let mut hub = Hub::new(&["a"]);
+    let gate = json!({ "stage": "all", "when": "after", "apiVersion": "v1", "kind": "Pod", "name": "p",
+        "namespace": "a/../b", "condition": "Ready" });
+    hub.set("gates", &json!([gate]).to_string());
+    hub.settle();
+    assert!(hub.message("Initialized").contains("cannot be a namespace's name"));
 }

@@ -1,19 +1,16 @@
 //! An object of any kind, without its content.
 
-use std::{
-    borrow::Cow,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use fleet_core::selection::{Object, ObjectId};
 use kube::{
-    Resource, ResourceExt as _,
-    core::{ApiResource, DynamicResourceScope, ObjectMeta, PartialObjectMeta},
+    ResourceExt as _,
+    core::{ObjectMeta, PartialObjectMeta},
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::kinds::Gvk;
+use super::{any_kind::of_any_kind, kinds::Gvk};
 
 /// Metadata, and what else selection asks for.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -92,38 +89,7 @@ impl Light {
     }
 }
 
-impl Resource for Light {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(api: &ApiResource) -> Cow<'_, str> {
-        api.kind.as_str().into()
-    }
-
-    fn group(api: &ApiResource) -> Cow<'_, str> {
-        api.group.as_str().into()
-    }
-
-    fn version(api: &ApiResource) -> Cow<'_, str> {
-        api.version.as_str().into()
-    }
-
-    fn api_version(api: &ApiResource) -> Cow<'_, str> {
-        api.api_version.as_str().into()
-    }
-
-    fn plural(api: &ApiResource) -> Cow<'_, str> {
-        api.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+of_any_kind!(Light);
 
 #[cfg(test)]
 mod tests {

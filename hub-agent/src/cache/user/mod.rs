@@ -4,6 +4,7 @@
 //! Runs on the leader. [`UserResources::view`] answers what selection asks; [`UserResources::content`] gives the texts;
 //! [`UserResources::listen`] tells which objects changed, and which placements name kinds that came or went.
 
+mod any_kind;
 mod catalogue;
 mod content;
 mod definitions;
@@ -202,6 +203,12 @@ impl UserResources {
             self.0.tell(&Touched::Kinds(owner)).await;
         }
         Ok(())
+    }
+
+    /// Asks which kinds there are, unless somebody has just now.
+    pub(crate) async fn discover_again(&self, pause: Duration) -> kube::Result<()> {
+        let recently = self.0.asked.lock().is_some_and(|at| at.elapsed() < pause);
+        if recently { Ok(()) } else { self.refresh().await }
     }
 
     /// What these selectors of `owner` may look at. Starts the watches that they need, and waits for them.

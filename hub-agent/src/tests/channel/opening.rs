@@ -300,3 +300,28 @@ async fn a_member_that_has_applied_a_newer_work_marks_a_hub_that_went_back_in_ti
         assert_eq!(!mark().is_null(), marked, "generation {generation}");
     }
 }
+
+#[tokio::test]
+async fn what_a_member_that_is_to_leave_says_about_the_hub_counts_for_nothing() {
+    let hub = Hub::start().await;
+    hub.member("a");
+    hub.work("a", "w", &[]);
+    hub.api.edit(&mc_path("a"), |mc| {
+        mc["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        mc["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    let works = vec![fleet_core::session::digest::KnownWork {
+        name: "w".to_owned(),
+        uid: "uid-w".to_owned(),
+        generation: 2,
+        status_digest: Vec::new(),
+    }];
+    let mut member = hub.dial(Some("token-a")).await;
+    member.hello(Hello { works, ..hello("a") }).await;
+    member.accepted().await;
+    let imc = hub.api.get(&imc_path("a"));
+    assert!(
+        imc["metadata"]["annotations"]["kubernetes-fleet.io/went-back-at"].is_null(),
+        "{imc}"
+    );
+}

@@ -7,8 +7,16 @@ mod waiting;
 
 use std::sync::Arc;
 
-use fleet_api::placement::EvictionStatus;
-use fleet_runtime::{Key, cache::Era, clock::Clock, health::Health, metrics::Metrics, queue::Next, shutdown::Tasks};
+use fleet_api::{annotations, cluster::InternalMemberCluster, placement::EvictionStatus};
+use fleet_runtime::{
+    Key,
+    cache::{Era, Event, Store},
+    clock::Clock,
+    health::Health,
+    metrics::Metrics,
+    queue::Next,
+    shutdown::Tasks,
+};
 use fleet_testkit::Server;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -118,6 +126,7 @@ fn is_going(server: &Server, cluster: &str) -> bool {
 struct Agent {
     evictions: Arc<Evictions>,
     stores: EvictionStores,
+    internals: Store<InternalMemberCluster>,
     metrics: Metrics,
     stop: CancellationToken,
     tasks: Tasks,
@@ -136,16 +145,29 @@ impl Agent {
         let stores = EvictionStores::start(&client, &era, true, &mut tasks);
         placements.synced(&Health::default()).await;
         stores.synced(&Health::default()).await;
-        let pipeline = Pipeline::new(placements.cluster.clone(), shared(&client, &placements, &metrics));
+        let shared = shared(&client, &placements, &metrics);
+        let internals = shared.internals.clone();
+        let pipeline = Pipeline::new(placements.cluster.clone(), shared);
         let measures = Measures::new(&metrics, stores.evictions.clone());
         let evictions = Evictions::new(pipeline, stores.clone(), measures, ttl, stop.clone());
         Self {
             evictions: Arc::new(evictions),
             stores,
+            internals,
             metrics,
             stop,
             tasks,
         }
+    }
+
+    /// The InternalMemberCluster of a cluster has these annotations now.
+    fn mark(&self, cluster: &str, annotations: &Value) {
+        let version = annotations.as_object().map_or(0, serde_json::Map::len);
+        let metadata = json!({ "name": cluster, "namespace": format!("fleet-member-{cluster}"), "uid": cluster,
+                               "resourceVersion": version.to_string(), "annotations": annotations });
+        let imc = json!({ "metadata": metadata, "spec": { "state": "Join" } });
+        self.internals
+            .feed(Event::Applied(serde_json::from_value(imc).unwrap()));
     }
 
     /// Is shown an eviction alone.
@@ -192,4 +214,28 @@ async fn eventually(what: &str, check: impl Fn() -> bool) {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     panic!("it does not come to this: {what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_went_back_in_time_evicts_nobody_until_it_has_recovered() {
+    let server = hub();
+    let agent = Agent::start(&server).await;
+    let went_back = (annotations::WENT_BACK_AT, "2026-01-02T00:00:00Z");
+    agent.mark("a", &json!({ went_back.0: went_back.1 }));
+    for cluster in ["a", "b"] {
+        ask(&server, cluster);
+    }
+    eventually("the evictions", || agent.stores.evictions.len() == 2).await;
+    agent.end(&server, "b").await;
+    assert!(is_going(&server, "b"), "that member is not marked");
+    for _ in 0..3 {
+        agent.pass("a").await.unwrap();
+    }
+    assert!(!is_going(&server, "a") && !is_executed(&server, "a"));
+    agent.mark(
+        "a",
+        &json!({ went_back.0: went_back.1, annotations::RECOVERED_AT: "2026-01-02T00:00:01Z" }),
+    );
+    agent.end(&server, "a").await;
+    assert!(is_going(&server, "a"));
 }

@@ -1,6 +1,6 @@
 //! Nothing is destroyed on the word of a cache, nor by a hub that went back in time; and nothing is left over.
 
-use fleet_api::{annotations, labels};
+use fleet_api::{annotations, labels, placement::BindingState};
 
 use super::*;
 
@@ -21,7 +21,8 @@ impl Hub {
         key
     }
 
-    fn mark(&self, cluster: &str, annotation: &str, at: &str) {
+    /// Writes an annotation of the InternalMemberCluster.
+    pub(super) fn mark(&self, cluster: &str, annotation: &str, at: &str) {
         let meta = json!({ "name": cluster, "annotations": { annotation: at } });
         let path = format!(
             "/apis/cluster.kubernetes-fleet.io/v1beta1/namespaces/fleet-member-{cluster}/internalmemberclusters"
@@ -133,4 +134,33 @@ async fn a_hub_that_went_back_in_time_deletes_no_works_until_it_has_recovered() 
     hub.mark("a", annotations::RECOVERED_AT, "2026-01-02T00:00:01Z");
     work::pass(&hub.work, &keys[0]).await.unwrap();
     assert_eq!(hub.works().len(), CLUSTERS.len() - 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_went_back_in_time_leaves_no_cluster_until_it_has_recovered() {
+    let fixed = |clusters: &[&str]| json!({ "policy": { "placementType": "PickFixed", "clusterNames": clusters } });
+    let hub = Hub::new(&fixed(&CLUSTERS)).await;
+    let rounds = async || {
+        for _ in 0..20 {
+            hub.round().await;
+            hub.report();
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        }
+    };
+    rounds().await;
+    hub.mark("b", annotations::WENT_BACK_AT, "2026-01-02T00:00:00Z");
+    let narrower = json!({ "metadata": { "name": "crp" }, "spec": fixed(&["a"]) });
+    hub.api.put("clusterresourceplacements", narrower);
+    hub.sync();
+    rounds().await;
+    assert!(
+        hub.ctx.family.bindings_on.get(&"c".to_owned()).is_empty(),
+        "that member is not marked"
+    );
+    let held = hub.binding("b");
+    assert_eq!(held.spec.state, BindingState::Unscheduled);
+    assert_eq!(held.metadata.deletion_timestamp, None);
+    hub.mark("b", annotations::RECOVERED_AT, "2026-01-02T00:00:01Z");
+    rounds().await;
+    assert_eq!(hub.api.all("clusterresourcebindings").0.len(), 1);
 }

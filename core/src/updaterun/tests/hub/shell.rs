@@ -49,7 +49,7 @@ impl Hub {
         }
     }
 
-    fn view_run(&self) -> Run<'_> {
+    pub(in super::super) fn view_run(&self) -> Run<'_> {
         Run::of(&self.run.metadata, &self.run.spec, Some(&self.run.status))
     }
 

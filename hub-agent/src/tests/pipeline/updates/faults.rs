@@ -97,3 +97,22 @@ async fn a_watch_that_lags_starts_nothing_twice() {
     hub.finish().await;
     hub.check_end();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_leaves_no_cluster_of_a_hub_that_went_back_in_time_until_it_has_recovered() {
+    let hub = Hub::with_long_run().await;
+    hub.mark("c", annotations::WENT_BACK_AT, "2026-01-02T00:00:00Z");
+    for _ in 0..30 {
+        hub.go().await;
+    }
+    let status = hub.run_status();
+    assert!(
+        conditions::find(&status.stages_status[0].conditions, "Succeeded").is_some(),
+        "{status:?}"
+    );
+    assert!(!hub.has_ended());
+    assert_eq!(hub.binding("c").metadata.deletion_timestamp, None);
+    hub.mark("c", annotations::RECOVERED_AT, "2026-01-02T00:00:01Z");
+    hub.finish().await;
+    hub.check_long_end();
+}
