@@ -206,6 +206,8 @@ events! {
         DiffReportFailed { message: String } => Warning "PlacementDiffReportFailed" "{message}";
         /// Of a whole namespace; what is placed is never left out.
         KindsLeftOut { what: String } => Warning "PlacementKindsLeftOut" "Some kinds cannot be read: {what}";
+        /// What the webhook would have said: it was away or switched off, or this is older than its rules.
+        Invalid { why: String } => Warning "PlacementInvalid" "{why}";
         /// Something that no condition of the placement can say, such as a broken label on a snapshot.
         Held { error: String } => Warning "PlacementHeld" "Placement cannot be processed: {error}";
         /// Comparing changes nothing else, so nobody expects it.
