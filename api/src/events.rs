@@ -389,8 +389,8 @@ events! {
 events! {
     /// On webhook configurations and admission policies that KubeFleet has left.
     pub enum WebhookConfigurationEvent from "hub-agent" {
-        LeftByKubeFleet { effect: String } => Warning "LeftByKubeFleet"
-            "left by KubeFleet's hub agent: {effect}; delete this object, or start the hub agent with \
+        LeftByKubeFleet { effect: String, command: String } => Warning "LeftByKubeFleet"
+            "left by KubeFleet's hub agent: {effect}; to remove it, run {command}, or start the hub agent with \
              --remove-kubefleet-webhooks (chart: removeKubeFleetWebhooks)";
         PolicyLeftByKubeFleet { command: String } => Warning "LeftByKubeFleet"
             "left by KubeFleet's hub agent, and still in force: the policies of this release do what it does; to remove it, \
