@@ -10,6 +10,7 @@
 //! Every replica answers, from what it knows already: no request costs a list. Nothing that the hub or the agent needs to
 //! start or to recover meets a webhook, nor does anything that leaves the spec of an object alone.
 
+mod bodies;
 mod callers;
 pub(crate) mod configuration;
 mod hooks;

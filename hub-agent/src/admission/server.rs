@@ -1,8 +1,8 @@
 //! The webhook server: HTTPS on every replica.
 //!
 //! Whoever reaches the port can connect, so everything has a bound: connections, bytes, and time. Where there are too many
-//! connections the one that has been silent longest goes, and never one whose request is being answered: who only holds a
-//! place keeps nobody out.
+//! connections one goes that has not asked anything yet, and never one whose request is being answered; the memory for what
+//! is being read is shared by source: who only holds a place keeps nobody out.
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
@@ -16,13 +16,14 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    bodies::{Bodies, Paid},
     callers::{Caller, Callers},
     hooks::Hook,
     judge::Judge,
@@ -33,8 +34,8 @@ use crate::certificates::Tls;
 /// An object and its old self, each of which the API server stores, with what is around them in a review. The library that
 /// most webhooks are made with takes as much.
 const BODY_MAX: usize = 7 * 1024 * 1024;
-/// What all requests together may hold, in KiB.
-const BODIES_MAX: usize = 64 * 1024;
+/// The API server has sent all of it within milliseconds.
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The API server waits no longer for an answer.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What every connection shares.
 struct Shared {
     judge: Judge,
-    bodies: Semaphore,
+    bodies: Bodies,
 }
 
 /// Serves until told to stop.
@@ -58,20 +59,20 @@ pub(super) async fn serve(
 ) {
     let shared = Arc::new(Shared {
         judge,
-        bodies: Semaphore::new(BODIES_MAX),
+        bodies: Bodies::default(),
     });
     let callers = Callers::default();
     loop {
-        let caller = tokio::select! {
+        let place = tokio::select! {
             () = stop.cancelled() => return,
-            caller = callers.enter() => caller,
+            place = callers.place() => place,
         };
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "Could not accept a connection for the webhooks");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -81,6 +82,7 @@ pub(super) async fn serve(
         let Some(tls) = tls.borrow().clone() else {
             continue; // closed: there is no certificate yet
         };
+        let caller = place.taken_from(peer.ip());
         let (shared, stop) = (shared.clone(), stop.clone());
         tokio::spawn(async move {
             let ended = caller.ended();
@@ -111,10 +113,9 @@ async fn attend(
     let service = service_fn(move |request| {
         let (shared, caller) = (shared.clone(), caller.clone());
         async move {
-            let _busy = caller.busy();
-            let answer = timeout(REQUEST_TIMEOUT, shared.respond(request)).await;
-            let late = || text(StatusCode::REQUEST_TIMEOUT, "the request took too long\n");
-            Ok::<_, Infallible>(answer.unwrap_or_else(|_| late()))
+            let answer = timeout(REQUEST_TIMEOUT, shared.respond(request, &caller)).await;
+            let answer = answer.unwrap_or_else(|_| Err(late("the request took too long\n")));
+            Ok::<_, Infallible>(answer.unwrap_or_else(|refusal| refusal))
         }
     });
     let mut connection = std::pin::pin!(
@@ -133,44 +134,18 @@ async fn attend(
     Ok(())
 }
 
+/// What is answered to whoever asks for something else, or in another way, than the API server.
+type Refusal = Response<Full<Bytes>>;
+
 impl Shared {
-    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let Some(hook) = Hook::at(request.uri().path()) else {
-            return text(StatusCode::NOT_FOUND, "there is no webhook at this path\n");
-        };
-        if request.method() != Method::POST {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST\n");
-        }
-        let is_json = |value: &http::HeaderValue| value.as_bytes().starts_with(b"application/json");
-        if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
-            return text(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "an AdmissionReview is application/json\n",
-            );
-        }
-        let mut held = Vec::new();
-        let mut body = request.into_body();
-        let mut bytes = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let Ok(frame) = frame else {
-                return text(StatusCode::BAD_REQUEST, "the body ended early\n");
-            };
-            let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > BODY_MAX {
-                return text(StatusCode::PAYLOAD_TOO_LARGE, "the AdmissionReview is too large\n");
-            }
-            // Paid for as it comes: who sends slowly holds only what was sent.
-            let price = u32::try_from(data.len().div_ceil(1024)).unwrap_or(u32::MAX);
-            let Ok(permit) = self.bodies.acquire_many(price).await else {
-                return text(StatusCode::SERVICE_UNAVAILABLE, "");
-            };
-            held.push(permit);
-            bytes.extend_from_slice(&data);
-        }
-        let (version, request) = match review::read(&bytes) {
-            Ok(read) => read,
-            Err(why) => return text(StatusCode::BAD_REQUEST, &format!("{why}\n")),
-        };
+    async fn respond(&self, request: Request<Incoming>, caller: &Caller) -> Result<Response<Full<Bytes>>, Refusal> {
+        let hook = asked(&request)?;
+        let mut paid = self.bodies.of(caller.source());
+        let body = timeout(BODY_TIMEOUT, read(request.into_body(), &mut paid)).await;
+        let body = body.unwrap_or_else(|_| Err(late("the body took too long\n")))?;
+        let _busy = caller.busy();
+        let (version, request) =
+            review::read(&body).map_err(|why| text(StatusCode::BAD_REQUEST, &format!("{why}\n")))?;
         let answer = self.judge.answer(hook, &request).await;
         if let review::Answer::Failed(_, why) = &answer {
             tracing::info!(webhook = hook.name(), why, "A request could not be judged");
@@ -179,8 +154,49 @@ impl Shared {
         let mut response = Response::new(Full::from(answer));
         let json = http::HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
-        response
+        Ok(response)
     }
+}
+
+fn asked(request: &Request<Incoming>) -> Result<Hook, Refusal> {
+    let Some(hook) = Hook::at(request.uri().path()) else {
+        return Err(text(StatusCode::NOT_FOUND, "there is no webhook at this path\n"));
+    };
+    if request.method() != Method::POST {
+        return Err(text(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST\n"));
+    }
+    let is_json = |value: &http::HeaderValue| value.as_bytes().starts_with(b"application/json");
+    if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
+        let words = "an AdmissionReview is application/json\n";
+        return Err(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
+    }
+    Ok(hook)
+}
+
+/// All of a body. Paid for as it comes: who sends slowly holds only what was sent.
+async fn read(mut body: Incoming, paid: &mut Paid) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| text(StatusCode::BAD_REQUEST, "the body ended early\n"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let length = bytes.len() + data.len();
+        if length > BODY_MAX {
+            return Err(text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the AdmissionReview is too large\n",
+            ));
+        }
+        if !paid.covers(length) {
+            let words = "too many large requests at one time\n";
+            return Err(text(StatusCode::SERVICE_UNAVAILABLE, words));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+fn late(words: &str) -> Refusal {
+    text(StatusCode::REQUEST_TIMEOUT, words)
 }
 
 fn text(status: StatusCode, words: &str) -> Response<Full<Bytes>> {

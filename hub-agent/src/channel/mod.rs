@@ -51,6 +51,7 @@ use tokio::sync::watch;
 pub(crate) use self::{
     close::Close,
     convert::refusal_word,
+    guests::Source,
     memory::Charge,
     outgoing::Outgoing,
     registry::{Live, imc_key},
