@@ -32,7 +32,7 @@ use tokio::{net::TcpListener, sync::watch};
 use self::{
     configuration::At,
     judge::Judge,
-    register::{Registration, Stores},
+    register::{Owner, Registration, Stores},
 };
 use crate::{
     cache::{family::Placements, user::Catalogue},
@@ -93,7 +93,10 @@ pub(crate) fn start(args: &WebhookArgs, deps: Deps, listener: TcpListener, healt
             },
         },
         injected_from: args.use_cert_manager.then(|| format!("{namespace}/{INJECTED_FROM}")),
-        namespace,
+        owner: match &*args.webhook_owner {
+            "" => Owner::Namespace(namespace),
+            role => Owner::ClusterRole(role.to_owned()),
+        },
         networking,
     };
     tasks.spawn_endless("webhook registration", registration.run(current.ca.clone(), leading));
