@@ -371,7 +371,7 @@ async fn webhooks_come_with_a_service_and_rights_to_two_names_and_in_place_of_a_
     }
     ensure!(named(&objects, "Service", "fleetwebhook") == 1);
     ensure!(named(&objects, "ValidatingAdmissionPolicy", "fleet-override") == 0);
-    let expected = [json!([null, ["create"]]), json!([both, ["patch"]])];
+    let expected = [json!([null, ["create"]]), json!([both, ["patch", "delete"]])];
     ensure!(granted(&objects) == expected, "{:?}", granted(&objects));
 
     let (args, objects) = rendered("hub-agent", &json!({ "enableWebhook": false })).await?;
