@@ -149,6 +149,8 @@ events! {
         DiffReportFailed { message: String } => Warning "PlacementDiffReportFailed" "{message}";
         /// Of a whole namespace; what is placed is never left out.
         KindsLeftOut { what: String } => Warning "PlacementKindsLeftOut" "Some kinds cannot be read: {what}";
+        /// What the webhook would have said: it was away or switched off, or this is older than its rules.
+        Invalid { why: String } => Warning "PlacementInvalid" "{why}";
         /// Something that no condition of the placement can say, such as a broken label on a snapshot.
         Held { error: String } => Warning "PlacementHeld" "Placement cannot be processed: {error}";
         /// Comparing changes nothing else, so nobody expects it.
@@ -330,8 +332,8 @@ events! {
 events! {
     /// On webhook configurations and admission policies that KubeFleet has left.
     pub enum WebhookConfigurationEvent from "hub-agent" {
-        LeftByKubeFleet { effect: String } => Warning "LeftByKubeFleet"
-            "left by KubeFleet's hub agent: {effect}; delete this object, or start the hub agent with \
+        LeftByKubeFleet { effect: String, command: String } => Warning "LeftByKubeFleet"
+            "left by KubeFleet's hub agent: {effect}; to remove it, run {command}, or start the hub agent with \
              --remove-kubefleet-webhooks (chart: removeKubeFleetWebhooks)";
         PolicyLeftByKubeFleet { command: String } => Warning "LeftByKubeFleet"
             "left by KubeFleet's hub agent, and still in force: the policies of this release do what it does; to remove it, \

@@ -171,6 +171,11 @@ impl Drain<'_> {
                     self.name_fixed(&placement);
                     is_refused = true;
                 }
+                // Its resources go with it.
+                Err(error) if old::is_about_deletion(&error, &placement) => (self.say)(&format!(
+                    "CRP {placement} is being deleted: its resources are removed from member cluster {}",
+                    self.cluster
+                )),
                 eviction => {
                     let eviction = eviction?;
                     (self.say)(&format!("Created {}", evictions::title(&eviction)));

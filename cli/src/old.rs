@@ -53,6 +53,12 @@ pub(crate) fn is_about_pick_fixed(error: &anyhow::Error) -> bool {
         .contains("policy type PickFixed is not supported")
 }
 
+/// Whether admission refused an eviction because its placement is going anyway.
+pub(crate) fn is_about_deletion(error: &anyhow::Error, placement: &str) -> bool {
+    let words = format!("cluster resource placement {placement} is being deleted");
+    error.root_cause().to_string().contains(&words)
+}
+
 /// How KubeFleet's plugin ends when it fails.
 pub(crate) fn refuse(error: &str, help: Option<&str>) -> ExitCode {
     eprintln!("Error: {error}");

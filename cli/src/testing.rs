@@ -30,6 +30,8 @@ pub(crate) const PLACEMENT_API: &str = "/apis/placement.kubernetes-fleet.io/v1be
 pub(crate) enum Answer {
     /// Deletes the binding, and says so.
     Executed,
+    /// The same; meanwhile, once, the scheduler places this one there.
+    ExecutedBeside(&'static str),
     Blocked(Executed),
     Invalid(Valid),
     /// Only `Valid=True`.
@@ -152,10 +154,20 @@ impl Fake {
             .unwrap_or(Answer::Silence);
         let valid = |state: Valid| condition(&state);
         let conditions = match answer {
-            Answer::Executed => {
+            Answer::Executed | Answer::ExecutedBeside(_) => {
                 let binding = format!("{}-{}", spec.placement_name, spec.cluster_name);
                 self.server
                     .delete(&format!("{PLACEMENT_API}/clusterresourcebindings/{binding}"));
+                let of_it = |other: &Value| other["spec"]["placementName"] == *spec.placement_name;
+                let made = self
+                    .server
+                    .all("clusterresourceplacementevictions")
+                    .iter()
+                    .filter(|it| of_it(it))
+                    .count();
+                if let (Answer::ExecutedBeside(placed), 1) = (answer, made) {
+                    self.bind(placed, &spec.cluster_name, "Scheduled", false);
+                }
                 vec![valid(Valid::Valid), condition(&Executed::NoBudget)]
             }
             Answer::Blocked(state) => vec![valid(Valid::Valid), condition(&state)],

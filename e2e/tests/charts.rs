@@ -364,13 +364,14 @@ async fn webhooks_come_with_a_service_and_rights_to_two_names_and_in_place_of_a_
         "--enable-webhook=true",
         "--webhook-client-connection-type=service",
         "--webhook-service-name=fleetwebhook",
+        "--webhook-owner=hub-agent-role",
         "--use-cert-manager=false",
     ] {
         ensure!(args.iter().any(|arg| arg == flag), "no {flag} in {args:?}");
     }
     ensure!(named(&objects, "Service", "fleetwebhook") == 1);
     ensure!(named(&objects, "ValidatingAdmissionPolicy", "fleet-override") == 0);
-    let expected = [json!([null, ["create"]]), json!([both, ["patch"]])];
+    let expected = [json!([null, ["create"]]), json!([both, ["patch", "delete"]])];
     ensure!(granted(&objects) == expected, "{:?}", granted(&objects));
 
     let (args, objects) = rendered("hub-agent", &json!({ "enableWebhook": false })).await?;

@@ -369,8 +369,9 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
         let outcome = with_hub_flags(ctx.fleet(), &["--enable-guard-rail=true"], async || {
             let warning = format!(
                 "ValidatingWebhookConfiguration {LEFT}: left by KubeFleet's hub agent: the webhooks fleet.pod.validating refuse \
-                 everything that they match once Service fleet-system/fleetwebhook is gone; delete this object, or start the hub \
-                 agent with --remove-kubefleet-webhooks (chart: removeKubeFleetWebhooks)"
+                 everything that they match once Service fleet-system/fleetwebhook is gone; to remove it, run kubectl delete \
+                 validatingwebhookconfiguration/{LEFT}, or start the hub agent with --remove-kubefleet-webhooks (chart: \
+                 removeKubeFleetWebhooks)"
             );
             wait::until_log(&log, &warning).await?;
             wait::until_log(

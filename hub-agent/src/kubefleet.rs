@@ -2,11 +2,13 @@
 //! configurations, which refuse every Pod and ReplicaSet of the hub as soon as their Service is gone, and the admission
 //! policies of its policy manager, which stay in force whatever our chart says.
 
+use std::time::Duration;
+
 use fleet_api::{
     events::{Event as _, WebhookConfigurationEvent},
     names::Scope,
 };
-use fleet_runtime::{client::answered, events::Recorder, logs};
+use fleet_runtime::{backoff::Backoff, client::answered, events::Recorder, logs};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
@@ -64,51 +66,96 @@ macro_rules! configuration {
 configuration!(ValidatingWebhookConfiguration);
 configuration!(MutatingWebhookConfiguration);
 
-/// Looks for them once, and says so of each that is there, or removes it. With webhooks of our own those of the same names
-/// are taken over, and so nothing is said of them.
-pub(crate) async fn look(client: &Client, events: &Recorder, remove: bool, webhooks: bool) {
+const RETRY: Backoff = Backoff {
+    min: Duration::from_secs(1),
+    max: Duration::from_mins(1),
+};
+
+/// One of these objects.
+#[derive(Debug, Clone, Copy)]
+enum Left {
+    Validating(&'static str),
+    Mutating(&'static str),
+    Policy(&'static str),
+}
+
+/// Looks for each of them once, and says so of those that are there, or removes them. With webhooks of our own those of
+/// the same names are taken over, and so nothing is said of them. What could not be looked for is returned.
+pub(crate) async fn look(client: &Client, events: &Recorder, remove: bool, webhooks: bool) -> Again {
     let ours = [configuration::VALIDATING, configuration::MUTATING];
     let left = |name: &&str| !webhooks || !ours.contains(name);
-    for name in VALIDATING.into_iter().filter(left) {
-        look_for::<ValidatingWebhookConfiguration>(client, events, name, remove).await;
+    let validating = VALIDATING.into_iter().filter(left).map(Left::Validating);
+    let mutating = MUTATING.into_iter().filter(left).map(Left::Mutating);
+    let all = validating.chain(mutating).chain(POLICIES.map(Left::Policy));
+    let mut again = Again {
+        client: client.clone(),
+        events: events.clone(),
+        remove,
+        left: all.collect(),
+    };
+    again.pass().await;
+    again
+}
+
+/// What has yet to be looked for: the API server did not answer.
+pub(crate) struct Again {
+    client: Client,
+    events: Recorder,
+    remove: bool,
+    left: Vec<Left>,
+}
+
+impl Again {
+    /// Goes on until all has been looked for. Never ends.
+    pub(crate) async fn run(mut self) {
+        let mut failures = 0;
+        while !self.left.is_empty() {
+            failures += 1;
+            tokio::time::sleep(RETRY.delay(failures)).await;
+            self.pass().await;
+        }
+        std::future::pending::<()>().await;
     }
-    for name in MUTATING.into_iter().filter(left) {
-        look_for::<MutatingWebhookConfiguration>(client, events, name, remove).await;
-    }
-    for name in POLICIES {
-        look_for_policy(client, events, name).await;
+
+    async fn pass(&mut self) {
+        for left in std::mem::take(&mut self.left) {
+            let (client, events, remove) = (&self.client, &self.events, self.remove);
+            let looked = match left {
+                Left::Validating(name) => {
+                    look_for::<ValidatingWebhookConfiguration>(client, events, name, remove).await
+                }
+                Left::Mutating(name) => look_for::<MutatingWebhookConfiguration>(client, events, name, remove).await,
+                Left::Policy(name) => look_for_policy(client, events, name).await,
+            };
+            if let Err(error) = looked {
+                tracing::warn!(?left, error = %logs::chain(&error), "Could not look for what KubeFleet has left");
+                self.left.push(left);
+            }
+        }
     }
 }
 
 /// They are named and never removed: somebody wanted what they do, which is not what webhooks without a server do.
-async fn look_for_policy(client: &Client, events: &Recorder, name: &str) {
+async fn look_for_policy(client: &Client, events: &Recorder, name: &str) -> kube::Result<()> {
     let binding = format!("{name}-binding");
-    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
-    match answered(bindings.get_opt(&binding)).await {
-        Ok(Some(found)) if !found.labels().contains_key(OF_A_CHART) => {
-            let command =
-                format!("kubectl delete validatingadmissionpolicybinding/{binding} validatingadmissionpolicy/{name}");
-            let event = WebhookConfigurationEvent::PolicyLeftByKubeFleet { command };
-            tracing::warn!("ValidatingAdmissionPolicyBinding {binding}: {}", event.message());
-            record(events, Scope::Cluster, &found, &event);
-        }
-        Ok(_) => {}
-        Err(error) => {
-            tracing::warn!(name, error = %logs::chain(&error), "Could not look for what KubeFleet has left");
-        }
+    let api = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
+    let found = answered(api.get_opt(&binding)).await?;
+    if let Some(found) = found.filter(|found| !found.labels().contains_key(OF_A_CHART)) {
+        let command =
+            format!("kubectl delete validatingadmissionpolicybinding/{binding} validatingadmissionpolicy/{name}");
+        let event = WebhookConfigurationEvent::PolicyLeftByKubeFleet { command };
+        tracing::warn!("ValidatingAdmissionPolicyBinding {binding}: {}", event.message());
+        record(events, Scope::Cluster, &found, &event);
     }
+    Ok(())
 }
 
-async fn look_for<K: Configuration>(client: &Client, events: &Recorder, name: &str, remove: bool) {
+async fn look_for<K: Configuration>(client: &Client, events: &Recorder, name: &str, remove: bool) -> kube::Result<()> {
     let api = Api::<K>::all(client.clone());
     let kind = K::kind(&());
-    let found = match answered(api.get_opt(name)).await {
-        Ok(Some(found)) if !found.hooks().is_empty() => found,
-        Ok(_) => return,
-        Err(error) => {
-            tracing::warn!(%kind, name, error = %logs::chain(&error), "Could not look for what KubeFleet has left");
-            return;
-        }
+    let found = answered(api.get_opt(name)).await?;
+    let Some(found) = found.filter(|found| !found.hooks().is_empty()) else {
+        return Ok(());
     };
     if remove {
         // Exactly this one: somebody may have put another in its place.
@@ -119,12 +166,12 @@ async fn look_for<K: Configuration>(client: &Client, events: &Recorder, name: &s
             }),
             ..DeleteParams::default()
         };
-        match answered(api.delete(name, &only)).await {
+        match api.delete(name, &only).await {
             Ok(_) => {
                 let event = WebhookConfigurationEvent::Removed;
                 tracing::warn!("{kind} {name}: {}", event.message());
                 record(events, Scope::Cluster, &found, &event);
-                return;
+                return Ok(());
             }
             Err(error) => {
                 tracing::warn!(%kind, name, error = %logs::chain(&error), "Could not remove what KubeFleet has left");
@@ -134,10 +181,11 @@ async fn look_for<K: Configuration>(client: &Client, events: &Recorder, name: &s
     let event = left(&found);
     tracing::warn!("{kind} {name}: {}", event.message());
     record(events, Scope::Cluster, &found, &event);
+    Ok(())
 }
 
 /// What is wrong with it, for whoever has to act.
-fn left(found: &impl Configuration) -> WebhookConfigurationEvent {
+fn left<K: Configuration>(found: &K) -> WebhookConfigurationEvent {
     let hooks = found.hooks();
     let strict = hooks.iter().filter(|(_, policy, _)| *policy != Some("Ignore"));
     let strict: Vec<&str> = strict.map(|(name, ..)| *name).collect();
@@ -152,11 +200,15 @@ fn left(found: &impl Configuration) -> WebhookConfigurationEvent {
         let names = strict.join(", ");
         format!("the webhooks {names} refuse everything that they match once {service} is gone")
     };
-    WebhookConfigurationEvent::LeftByKubeFleet { effect }
+    let name = found.name_any();
+    let command = format!("kubectl delete {}/{name}", K::kind(&()).to_lowercase());
+    WebhookConfigurationEvent::LeftByKubeFleet { effect, command }
 }
 
 #[cfg(test)]
 mod tests {
+    use fleet_runtime::{clock::Clock, metrics::Metrics, writes::Writes};
+    use fleet_testkit::{Fault, Server};
     use serde_json::json;
 
     use super::*;
@@ -180,7 +232,8 @@ mod tests {
         assert!(
             message.contains(
                 "the webhooks fleet.pod.validating, fleet.replicaset.validating refuse everything that they match once \
-                 Service fleet-system/fleetwebhook is gone; delete this object"
+                 Service fleet-system/fleetwebhook is gone; to remove it, run kubectl delete \
+                 validatingwebhookconfiguration/fleet-validating-webhook-configuration, or start"
             ),
             "{message}"
         );
@@ -199,5 +252,19 @@ mod tests {
         assert!(found(&hook).hooks().is_empty());
         hook["matchConditions"] = json!(null);
         assert_eq!(found(&hook).hooks().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_looked_for_is_looked_for_again() {
+        let server = Server::new();
+        server.fail(Fault::new("webhookconfigurations", 503));
+        let metrics = Metrics::new();
+        let writes = Writes::new("hub", &metrics);
+        let (events, _sender) = Recorder::new(server.client(), writes, Clock::system(), "hub", &metrics);
+        let mut again = look(&server.client(), &events, false, false).await;
+        assert_eq!(again.left.len(), 3);
+        server.recover();
+        again.pass().await;
+        assert!(again.left.is_empty());
     }
 }

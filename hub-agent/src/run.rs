@@ -86,7 +86,8 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
     let (events, sender) = Recorder::new(client.clone(), writes.clone(), clock.clone(), &pod_name, &metrics);
     tasks.spawn_endless("event sender", sender.run());
     let (remove, webhooks) = (membership.remove_kubefleet_webhooks, webhook.enable_webhook);
-    kubefleet::look(&client, &events, remove, webhooks).await;
+    let again = kubefleet::look(&client, &events, remove, webhooks).await;
+    tasks.spawn_endless("what KubeFleet has left", again.run());
 
     let profiles_in = membership.enable_cluster_inventory_apis.then_some(namespace.as_str());
     let kinds = (runs_served, evictions.enable_eviction_apis);

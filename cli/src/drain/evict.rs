@@ -17,6 +17,7 @@ use super::{
 use crate::{
     evictions::{self, End, Eviction},
     hub::News,
+    old,
     problem::Problem,
     terminal::now,
 };
@@ -126,6 +127,13 @@ impl Drain<'_> {
                 }
                 Err(error) => error,
             };
+            if old::is_about_deletion(&error, &placement) {
+                let row = self.row(Key::of(&placement));
+                (row.outcome, row.message) = (Outcome::Gone, Valid::PlacementDeleting.message());
+                let message = row.message.clone();
+                (self.say)(&format!("{placement}: {message}"));
+                continue;
+            }
             // What is wrong with one placement does not keep the others.
             match error.downcast_ref::<Problem>().filter(|problem| problem.is_denied()) {
                 Some(problem) => {

@@ -4,7 +4,9 @@ use anyhow::{Result, bail};
 use fleet_api::{
     cluster::{MemberCluster, Taint},
     conditions::{self, Words as _, member_cluster::Healthy},
+    placement::ClusterResourcePlacement,
 };
+use fleet_core::scheduler::plugins::taint_toleration::Tolerations;
 use futures::{StreamExt as _, stream};
 
 use super::{
@@ -15,6 +17,7 @@ use super::{
 };
 use crate::{
     evictions::{self, Eviction},
+    problem::Problem,
     terminal::now,
 };
 
@@ -70,13 +73,28 @@ impl Drain<'_> {
             }
         }
         for name in &survey.placements {
-            let row = self.rows.get_mut(&Key::of(name));
-            if let Some(row) = row.filter(|row| matches!(row.outcome, Outcome::Evicted | Outcome::Removed)) {
-                (row.outcome, row.held_up_by) = (Outcome::Stays, vec![HeldUp::PlacedAgain]);
+            let was_off = self.rows.get(&Key::of(name)).is_some_and(|row| row.outcome.is_off());
+            if let Some(why) = if was_off { self.came_back(name).await? } else { None } {
+                let row = self.row(Key::of(name));
+                (row.outcome, row.held_up_by) = (Outcome::Stays, vec![why]);
             }
         }
         self.runs.clone_from(&survey.runs);
         Ok(survey)
+    }
+
+    /// Why a placement that was taken off is there once more; none if it is going altogether.
+    async fn came_back(&self, placement: &str) -> Result<Option<HeldUp>, Problem> {
+        let found = self.hub.find::<ClusterResourcePlacement>(placement).await?;
+        let stays = found.filter(|it| it.metadata.deletion_timestamp.is_none());
+        let why = |it: ClusterResourcePlacement| {
+            if Tolerations::new(it.spec.policy.as_ref()).tolerate(&Taint::cordon()) {
+                HeldUp::PlacedAgain
+            } else {
+                HeldUp::PlacedMeanwhile
+            }
+        };
+        Ok(stays.map(why))
     }
 
     /// What would become of each placement, by the hub's own rules.

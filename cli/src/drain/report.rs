@@ -84,6 +84,11 @@ impl Outcome {
         }
     }
 
+    /// Whether it is off the cluster, or going.
+    pub(crate) const fn is_off(self) -> bool {
+        matches!(self, Self::Evicted | Self::Removing | Self::Removed | Self::Gone)
+    }
+
     /// Whether something has to happen yet before the cluster is empty.
     pub(crate) const fn is_left(self) -> bool {
         match self {
@@ -121,6 +126,8 @@ pub(crate) enum HeldUp {
     Namespaced,
     /// It tolerates the cordon, and was placed there again.
     PlacedAgain,
+    /// It was placed there again, before the scheduler had seen the cordon.
+    PlacedMeanwhile,
     /// An update run that has yet to do with the cluster.
     UpdateRun {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,6 +187,7 @@ impl fmt::Display for HeldUp {
             Self::PickFixed => f.write_str("PickFixed: take the cluster out of its clusterNames"),
             Self::Namespaced => f.write_str("a ResourcePlacement cannot be evicted: change or delete it"),
             Self::PlacedAgain => f.write_str("it was placed there again: it tolerates the cordon"),
+            Self::PlacedMeanwhile => f.write_str("it was placed there again meanwhile: run it again"),
             Self::UpdateRun {
                 namespace,
                 name,

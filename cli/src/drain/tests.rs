@@ -356,6 +356,71 @@ odd         east      refused   admission webhook \"e\" denied the request: no
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_came_back_before_the_cordon_was_seen_goes_again() {
+    let hub = Fake::new().place("web", &json!(null), &["east"], Answer::ExecutedBeside("web"));
+    let (table, ended) = drained(&hub, "").await;
+    let wanted = "PLACEMENT   CLUSTER   OUTCOME   HELD UP BY\nweb         east      evicted\n";
+    assert_eq!((table.as_str(), exit(ended)), (wanted, Exit::Done));
+    assert_eq!(hub.evictions().len(), 2);
+
+    // It has gone before, and comes while another goes.
+    let hub = Fake::new()
+        .place("db", &json!(null), &["east"], Answer::ExecutedBeside("web"))
+        .place("web", &json!(null), &[], Answer::Executed);
+    let of_east = |name: &str| format!("{PLACEMENT_API}/clusterresourcebindings/{name}");
+    hub.bind("web", "east", "Bound", true);
+    let mut old = hub.server.get(&of_east("web-east")).expect("it is there");
+    hub.server.delete(&of_east("web-east"));
+    old["metadata"]["name"] = json!("web-old");
+    old["metadata"]["finalizers"] = json!(["example.com/held"]);
+    hub.server.put(&of_east("web-old"), old);
+    hub.server.delete(&of_east("web-old"));
+    let (table, ended) = drained(&hub, "").await;
+    let wanted = "\
+PLACEMENT   CLUSTER   OUTCOME   HELD UP BY
+db          east      evicted
+web         east      evicted
+";
+    assert_eq!((table.as_str(), exit(ended)), (wanted, Exit::Done));
+
+    // Whoever tolerates the cordon is there for good.
+    let tolerant = json!({ "placementType": "PickAll", "tolerations": [{ "operator": "Exists" }] });
+    let hub = Fake::new().place("web", &tolerant, &["east"], Answer::ExecutedBeside("web"));
+    let (table, ended) = drained(&hub, "").await;
+    assert!(
+        table.contains("stays     it was placed there again: it tolerates the cordon"),
+        "{table}"
+    );
+    assert_eq!((hub.evictions().len(), exit(ended)), (1, Exit::Left));
+}
+
+/// Refuses evictions of a placement as the webhook does of one that is being deleted.
+fn refuse_deleting(hub: &Fake, placement: &'static str) {
+    hub.server.answer(move |method, path, body| {
+        let is_create = method == "POST" && path.ends_with("clusterresourceplacementevictions");
+        let message = format!(
+            "admission webhook \"fleet.clusterresourceplacementeviction.validating\" denied the request: cluster resource \
+             placement {placement} is being deleted"
+        );
+        let refusal = json!({ "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": message });
+        (is_create && body["spec"]["placementName"] == placement).then_some((403, refusal))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_placement_that_is_being_deleted_is_gone_also_where_admission_says_so() {
+    let hub = Fake::new().place("web", &json!(null), &["east"], Answer::Silence);
+    let path = format!("{PLACEMENT_API}/clusterresourceplacements/web");
+    hub.server
+        .edit(&path, |it| it["metadata"]["finalizers"] = json!(["example.com/held"]));
+    hub.server.delete(&path);
+    refuse_deleting(&hub, "web");
+    let (table, ended) = drained(&hub, "").await;
+    let wanted = "PLACEMENT   CLUSTER   OUTCOME   HELD UP BY\nweb         east      gone\n";
+    assert_eq!((table.as_str(), exit(ended)), (wanted, Exit::Done));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_gone_half_way_is_an_error_after_what_is_known() {
     let hub = mixed();
     hub.server

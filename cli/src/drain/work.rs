@@ -6,13 +6,14 @@ use anyhow::{Context as _, Result};
 use fleet_api::{labels::PARENT_PLACEMENT, placement::ClusterResourceBinding};
 
 use super::{
-    report::Outcome,
+    report::{HeldUp, Outcome},
     state::{Drain, Key},
 };
 use crate::{cordon, hub::News};
 
 /// The scheduler may have decided for the cluster before it saw the cordon, so one looks again; but not for ever.
 const ROUNDS_MAX: usize = 4;
+
 impl Drain<'_> {
     pub(super) async fn work(&mut self) -> Result<()> {
         self.meet().await?;
@@ -27,10 +28,12 @@ impl Drain<'_> {
         self.is_cordoned = true;
         for _ in 0..ROUNDS_MAX {
             let survey = self.look().await?;
-            let fresh = |name: &&String| !self.rows.contains_key(&Key::of(name));
-            let placements: Vec<String> = survey.placements.iter().filter(fresh).cloned().collect();
+            let placements: Vec<String> = survey.placements.into_iter().filter(|it| self.is_to_go(it)).collect();
             if placements.is_empty() {
                 break;
+            }
+            for name in &placements {
+                self.rows.remove(&Key::of(name));
             }
             self.evict(placements).await?;
         }
@@ -39,6 +42,12 @@ impl Drain<'_> {
             self.look().await?;
         }
         Ok(())
+    }
+
+    /// Whether an eviction is due: of what was not looked at yet, or came back before the scheduler saw the cordon.
+    fn is_to_go(&self, placement: &str) -> bool {
+        let row = self.rows.get(&Key::of(placement));
+        row.is_none_or(|row| row.held_up_by == [HeldUp::PlacedMeanwhile])
     }
 
     /// Waits until the cluster has removed what was taken off.

@@ -142,6 +142,31 @@ async fn a_placement_that_only_admission_knows_to_be_fixed_is_named_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_placement_that_admission_knows_to_be_going_counts_as_done() {
+    let all = json!({ "placementType": "PickAll" });
+    let hub = Fake::new().place("web", &all, &["east"], Answer::Silence);
+    hub.server.answer(|method, path, _| {
+        let is_create = method == "POST" && path.ends_with("clusterresourceplacementevictions");
+        let message = "admission webhook \"e\" denied the request: cluster resource placement web is being deleted";
+        is_create.then(|| {
+            (
+                403,
+                json!({ "kind": "Status", "status": "Failure", "code": 403, "message": message }),
+            )
+        })
+    });
+    drained(&hub).await.expect("it is drained");
+    let said = hub.said();
+    assert_eq!(
+        said[1..3],
+        [
+            "CRP web is being deleted: its resources are removed from member cluster east",
+            "drain was successful for cluster east",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_whose_target_is_gone_counts_as_done() {
     let all = json!({ "placementType": "PickAll" });
     let gone = Answer::Invalid(Valid::BindingMissing);

@@ -13,7 +13,7 @@ pub fn affinity(affinity: &Affinity, type_: PlacementType) -> Errors {
     };
     let required = clusters.required_during_scheduling_ignored_during_execution.iter();
     for term in required.flat_map(|required| &required.cluster_selector_terms) {
-        errors.extend(required_term(term));
+        errors.append(required_term(term));
     }
     let preferred = &clusters.preferred_during_scheduling_ignored_during_execution;
     if type_ == PlacementType::PickAll && !preferred.is_empty() {
@@ -22,7 +22,7 @@ pub fn affinity(affinity: &Affinity, type_: PlacementType) -> Errors {
         return errors;
     }
     for PreferredClusterSelector { preference, .. } in preferred {
-        errors.extend(preferred_term(preference));
+        errors.append(preferred_term(preference));
     }
     errors
 }
@@ -34,7 +34,7 @@ fn required_term(term: &ClusterSelectorTerm) -> Errors {
         errors.push("PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity");
     }
     if let Some(selector) = &term.property_selector {
-        errors.extend(properties::selector(selector));
+        errors.append(properties::selector(selector));
     }
     errors
 }

@@ -170,7 +170,7 @@ fn finish(
             ));
         }
     }
-    errors.extend(policy(new).beyond(&old.map(policy).unwrap_or_default()));
+    errors.append(policy(new).beyond(&old.map(policy).unwrap_or_default()));
     if errors.is_empty() {
         return Verdict::Allowed(format!("{kind} has valid fields"));
     }
@@ -188,8 +188,8 @@ pub fn policy(policy: &OverridePolicy) -> Errors {
                     .to_owned(),
             ]);
         }
-        errors.extend(clusters(rule));
-        errors.extend(patches(rule));
+        errors.append(clusters(rule));
+        errors.append(patches(rule));
     }
     errors
 }

@@ -78,6 +78,17 @@ fn errors(
     if !selectors(scope, new, old, context, &mut errors) {
         return errors;
     }
+    errors.append(policy_and_strategy(new, old));
+    errors
+}
+
+/// What is wrong with a placement that is there, but for its selectors and its name, of which its status speaks.
+pub fn wrong(spec: &PlacementSpec) -> Errors {
+    policy_and_strategy(spec, None)
+}
+
+fn policy_and_strategy(new: &PlacementSpec, old: Option<&PlacementSpec>) -> Errors {
+    let mut errors = Errors::none();
     let before = old.and_then(|old| old.policy.as_ref());
     if let Some(own) = new.policy.as_ref().filter(|own| Some(*own) != before) {
         let found = policy::policy(own).beyond(&before.map(policy::policy).unwrap_or_default());

@@ -66,7 +66,7 @@ fn pick_all(policy: &PlacementPolicy) -> Errors {
         errors
             .push("number of clusters must be nil for policy type PickAll, only valid for PickN placement policy type");
     }
-    errors.extend(common(policy));
+    errors.append(common(policy));
     if !policy.topology_spread_constraints.is_empty() {
         errors.push(
             "topology spread constraints needs to be empty for policy type PickAll, only valid for PickN policy type",
@@ -85,7 +85,7 @@ fn pick_n(policy: &PlacementPolicy) -> Errors {
         Some(n) if n < 0 => errors.push(format!("number of clusters cannot be {n} for policy type PickN")),
         Some(_) => {}
     }
-    errors.extend(common(policy));
+    errors.append(common(policy));
     errors
 }
 
@@ -93,9 +93,9 @@ fn pick_n(policy: &PlacementPolicy) -> Errors {
 fn common(policy: &PlacementPolicy) -> Errors {
     let mut errors = Errors::none();
     if let Some(affinity) = &policy.affinity {
-        errors.extend(affinity::affinity(affinity, policy.placement_type));
+        errors.append(affinity::affinity(affinity, policy.placement_type));
     }
-    errors.extend(tolerations(&policy.tolerations));
+    errors.append(tolerations(&policy.tolerations));
     errors
 }
 

@@ -1,5 +1,7 @@
 //! Requirements on cluster properties: each for itself, and whether those of one term can hold together.
 
+use std::collections::HashMap;
+
 use fleet_api::placement::{PropertyOperator as Operator, PropertyRequirement, PropertySelector};
 
 use super::Errors;
@@ -14,20 +16,31 @@ const QUANTITY_RULE: &str =
 pub fn selector(selector: &PropertySelector) -> Errors {
     let mut errors = Errors::none();
     for requirement in &selector.match_expressions {
-        errors.extend(one(requirement));
+        errors.append(one(requirement));
     }
-    let mut seen: Vec<&str> = Vec::new();
-    for PropertyRequirement { name, .. } in &selector.match_expressions {
-        if seen.contains(&name.as_str()) {
-            continue;
-        }
-        seen.push(name);
-        let of_it = selector.match_expressions.iter().filter(|other| other.name == *name);
-        if let Err(why) = consistent(of_it.filter_map(well_formed)) {
+    for (name, of_it) in by_name(&selector.match_expressions) {
+        if let Err(why) = consistent(of_it.into_iter().filter_map(well_formed)) {
             errors.push(format!("inconsistent requirements on property {name}: {why}"));
         }
     }
     errors
+}
+
+/// In the order of their first requirements. In one pass: the schema has no bound for this list.
+fn by_name(requirements: &[PropertyRequirement]) -> Vec<(&str, Vec<&PropertyRequirement>)> {
+    let mut places = HashMap::new();
+    let mut groups: Vec<(&str, Vec<_>)> = Vec::new();
+    for requirement in requirements {
+        let name = requirement.name.as_str();
+        let place = *places.entry(name).or_insert_with(|| {
+            groups.push((name, Vec::new()));
+            groups.len() - 1
+        });
+        if let Some((_, of_it)) = groups.get_mut(place) {
+            of_it.push(requirement);
+        }
+    }
+    groups
 }
 
 fn one(requirement: &PropertyRequirement) -> Errors {

@@ -12,7 +12,7 @@ pub fn strategy(strategy: &RolloutStrategy) -> Errors {
         (RolloutStrategyType::External, Some(_)) => {
             errors.push("rollingUpdateConifg is not valid for ExternalRollout strategy type");
         }
-        (RolloutStrategyType::RollingUpdate, Some(update)) => errors.extend(rolling_update(update)),
+        (RolloutStrategyType::RollingUpdate, Some(update)) => errors.append(rolling_update(update)),
         (_, None) => {}
     }
     if let Some(apply) = &strategy.apply_strategy

@@ -43,8 +43,9 @@ pub(super) fn count(limit: &DisruptionBudgetSpec, desired: Option<u32>, total: u
             (format!("maxUnavailable: {}", shown(max)), needed, desired.is_none())
         }
         (None, Some(min)) => {
-            // Nothing is to be kept available: one may always go.
-            let needed = scaled(min).map(|min| if min == 0 { 0 } else { min.saturating_add(1) });
+            // Nothing is to be kept available: one may always go. A share of no clusters is not that.
+            let is_nothing = Amount::parse(min).of(100) == 0;
+            let needed = scaled(min).map(|min| if is_nothing { 0 } else { min.saturating_add(1) });
             let share_of_all = desired.is_none() && is_share(min);
             (format!("minAvailable: {}", shown(min)), needed, share_of_all)
         }
@@ -101,7 +102,9 @@ mod tests {
             (Some(2), "max 5", 2, 0, true),
             (Some(1), "min 0", 1, 0, true),
             (Some(1), "min 0%", 1, 0, true),
-            (Some(0), "min 100%", 1, 0, true),
+            (Some(0), "min 100%", 1, 0, false),
+            (Some(0), "min 100%", 1, 1, true),
+            (Some(0), "min 0%", 1, 0, true),
             (Some(3), "min 100%", 3, 3, false),
             (Some(2), "min 100%", 3, 3, true),
             (Some(3), "min 34%", 3, 2, false),

@@ -2,12 +2,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    net::IpAddr,
     sync::Arc,
 };
 
 use parking_lot::Mutex;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -21,20 +22,27 @@ const CONNECTIONS_MAX: usize = 1024;
 #[derive(Clone)]
 pub(super) struct Callers {
     free: Arc<Semaphore>,
-    all: Arc<Mutex<All>>,
+    all: Arc<All>,
 }
 
 #[derive(Default)]
 struct All {
-    next: u64,
-    open: BTreeMap<u64, Open>,
+    open: Mutex<Open>,
+    /// One more is silent.
+    silenced: Notify,
 }
 
+#[derive(Default)]
 struct Open {
+    next: u64,
+    by_id: BTreeMap<u64, Connection>,
+}
+
+struct Connection {
+    source: Source,
     ended: CancellationToken,
     /// Since when nothing was asked; none while something is being answered.
     silent_since: Option<Instant>,
-    source: Source,
 }
 
 impl Default for Callers {
@@ -52,53 +60,76 @@ impl Callers {
     }
 
     /// A place for one more, as soon as there is one.
-    pub(super) async fn enter(&self, source: Source) -> Caller {
-        let permit = if let Ok(permit) = self.free.clone().try_acquire_owned() {
-            permit
-        } else {
-            self.make_room(source);
-            let freed = self.free.clone().acquire_owned().await;
-            freed.expect("the semaphore is never closed")
+    pub(super) async fn place(&self) -> Place {
+        let permit = loop {
+            if let Ok(permit) = self.free.clone().try_acquire_owned() {
+                break permit;
+            }
+            let freed = self.free.clone().acquire_owned();
+            if self.end_silent() {
+                break freed.await.expect("the semaphore is never closed");
+            }
+            // Whoever is the first to be silent again makes room, if nobody goes by itself.
+            tokio::select! {
+                freed = freed => break freed.expect("the semaphore is never closed"),
+                () = self.all.silenced.notified() => {}
+            }
         };
-        let ended = CancellationToken::new();
-        let mut all = self.all.lock();
-        let id = all.next;
-        all.next += 1;
-        let open = Open {
+        Place {
+            all: self.all.clone(),
+            permit,
+        }
+    }
+
+    /// Ends a connection that is silent, if there is one: of the source that has most of them the one that has been so
+    /// longest.
+    fn end_silent(&self) -> bool {
+        let open = self.all.open.lock();
+        let silent = || {
+            let staying = open.by_id.values().filter(|one| !one.ended.is_cancelled());
+            staying.filter_map(|one| Some((one.silent_since?, one)))
+        };
+        let mut of_source = HashMap::<Source, usize>::new();
+        for (_, one) in silent() {
+            *of_source.entry(one.source).or_default() += 1;
+        }
+        let most = of_source.values().max();
+        let of_those = silent().filter(|(_, one)| of_source.get(&one.source) == most);
+        let longest = of_those.min_by_key(|(since, _)| *since);
+        if let Some((_, one)) = longest {
+            one.ended.cancel();
+        }
+        longest.is_some()
+    }
+}
+
+/// A place for a connection that is still to come.
+pub(super) struct Place {
+    all: Arc<All>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Place {
+    /// The connection has come.
+    pub(super) fn taken_from(self, address: IpAddr) -> Caller {
+        let Self { all, permit } = self;
+        let (source, ended) = (Source::from(address), CancellationToken::new());
+        let mut open = all.open.lock();
+        let id = open.next;
+        open.next += 1;
+        let connection = Connection {
+            source,
             ended: ended.clone(),
             silent_since: Some(Instant::now()),
-            source,
         };
-        all.open.insert(id, open);
+        open.by_id.insert(id, connection);
+        drop(open);
         Caller {
             id,
             source,
             ended,
-            all: self.all.clone(),
+            all,
             _permit: permit,
-        }
-    }
-
-    /// Ends the connection that has been silent longest; where all are busy, the oldest of another source that has most
-    /// of the places.
-    fn make_room(&self, newcomer: Source) {
-        let all = self.all.lock();
-        let open = || all.open.values().filter(|open| !open.ended.is_cancelled());
-        let silent = open().filter_map(|open| Some((open.silent_since?, &open.ended)));
-        if let Some((_, ended)) = silent.min_by_key(|(since, _)| *since) {
-            ended.cancel();
-            return;
-        }
-        let mut counts = HashMap::<Source, usize>::new();
-        for open in open() {
-            *counts.entry(open.source).or_default() += 1;
-        }
-        let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        let greedy = most.filter(|(source, count)| *source != newcomer && 2 * count > all.open.len());
-        if let Some((greedy, _)) = greedy
-            && let Some(oldest) = open().find(|open| open.source == greedy)
-        {
-            oldest.ended.cancel();
         }
     }
 }
@@ -108,29 +139,30 @@ pub(super) struct Caller {
     id: u64,
     source: Source,
     ended: CancellationToken,
-    all: Arc<Mutex<All>>,
+    all: Arc<All>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Caller {
-    /// Where it comes from.
-    pub(super) fn source(&self) -> Source {
-        self.source
-    }
-
     /// Cancelled when it has to make room.
     pub(super) fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
-    /// A request is being answered for as long as this is held.
+    /// Where it comes from.
+    pub(super) fn source(&self) -> Source {
+        self.source
+    }
+
+    /// A request is being answered for as long as this is held. To be taken when all of the request is there: whoever
+    /// sends none is silent.
     pub(super) fn busy(&self) -> Busy<'_> {
         self.set(None);
         Busy(self)
     }
 
     fn set(&self, silent_since: Option<Instant>) {
-        if let Some(open) = self.all.lock().open.get_mut(&self.id) {
+        if let Some(open) = self.all.open.lock().by_id.get_mut(&self.id) {
             open.silent_since = silent_since;
         }
     }
@@ -138,7 +170,7 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        self.all.lock().open.remove(&self.id);
+        self.all.open.lock().by_id.remove(&self.id);
     }
 }
 
@@ -148,52 +180,65 @@ pub(super) struct Busy<'a>(&'a Caller);
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.set(Some(Instant::now()));
+        self.0.all.silenced.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::time::Duration;
 
     use super::*;
 
-    fn source(last: u8) -> Source {
-        Source::from(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)))
+    async fn enter(callers: &Callers, from: &str) -> Caller {
+        let caller = callers.place().await.taken_from(from.parse().unwrap());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        caller
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_silent_makes_room_and_nobody_who_is_being_answered() {
         let callers = Callers::with(3);
-        let busy = callers.enter(source(1)).await;
+        let busy = enter(&callers, "10.0.0.1").await;
         let answering = busy.busy();
-        tokio::time::advance(std::time::Duration::from_secs(1)).await;
-        let silent = callers.enter(source(1)).await;
-        tokio::time::advance(std::time::Duration::from_secs(1)).await;
-        let newer = callers.enter(source(1)).await;
-        let one_more = callers.enter(source(1));
+        let silent = enter(&callers, "10.0.0.1").await;
+        let newer = enter(&callers, "10.0.0.1").await;
+        let one_more = callers.place();
         tokio::pin!(one_more);
         assert!(futures::poll!(one_more.as_mut()).is_pending());
         assert!(silent.ended().is_cancelled());
         assert!(!busy.ended().is_cancelled() && !newer.ended().is_cancelled());
         drop(silent);
-        let one_more = one_more.await;
+        let one_more = one_more.await.taken_from("10.0.0.1".parse().unwrap());
         assert!(!one_more.ended().is_cancelled());
         drop(answering);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_source_that_keeps_most_places_busy_makes_room_for_another() {
-        let callers = Callers::with(3);
-        let (first, second) = (callers.enter(source(1)).await, callers.enter(source(1)).await);
-        let other = callers.enter(source(2)).await;
-        let _busy = [first.busy(), second.busy(), other.busy()];
-        let again = callers.enter(source(1));
-        tokio::pin!(again);
-        assert!(futures::poll!(again.as_mut()).is_pending());
-        assert!(!first.ended().is_cancelled(), "it waits for its own");
-        let new = callers.enter(source(3));
-        tokio::pin!(new);
-        assert!(futures::poll!(new.as_mut()).is_pending());
-        assert!(first.ended().is_cancelled() && !second.ended().is_cancelled() && !other.ended().is_cancelled());
+    async fn whoever_holds_most_places_makes_room() {
+        let callers = Callers::with(4);
+        let first = enter(&callers, "10.0.0.1").await;
+        let mut many = Vec::new();
+        for _ in 0..3 {
+            many.push(enter(&callers, "10.0.0.2").await);
+        }
+        let one_more = callers.place();
+        tokio::pin!(one_more);
+        assert!(futures::poll!(one_more.as_mut()).is_pending());
+        assert!(many[0].ended().is_cancelled() && !first.ended().is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_to_be_silent_again_makes_room() {
+        let callers = Callers::with(2);
+        let both = [enter(&callers, "10.0.0.1").await, enter(&callers, "10.0.0.1").await];
+        let (one, other) = (both[0].busy(), both[1].busy());
+        let one_more = callers.place();
+        tokio::pin!(one_more);
+        assert!(futures::poll!(one_more.as_mut()).is_pending());
+        drop(other);
+        assert!(futures::poll!(one_more.as_mut()).is_pending());
+        assert!(both[1].ended().is_cancelled() && !both[0].ended().is_cancelled());
+        drop(one);
     }
 }

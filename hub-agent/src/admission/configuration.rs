@@ -1,6 +1,8 @@
 //! How the API server is told about the webhooks: two objects, written as a whole.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
 use serde_json::{Value, json};
 
 use super::{hooks::Hook, server::REQUEST_TIMEOUT};
@@ -36,30 +38,36 @@ pub(crate) enum Trust {
 }
 
 /// What the two objects say.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Configuration {
     /// Where.
     pub(crate) at: At,
     /// Whom to trust.
     pub(crate) trust: Trust,
-    /// The UID of the namespace that they go with; see `OWNER`.
-    pub(crate) owner: String,
-    /// The name of that namespace.
-    pub(crate) namespace: String,
+    /// What they go with.
+    pub(crate) owner: OwnerReference,
     /// Whether members are asked what they export before they leave.
     pub(crate) networking: bool,
+}
+
+/// A reference to an owner in whose deletion nobody waits for them.
+pub(crate) fn owner<K: Resource<DynamicType = ()>>(object: &K) -> OwnerReference {
+    let meta = object.meta();
+    OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        block_owner_deletion: Some(false),
+        controller: None,
+    }
 }
 
 impl Configuration {
     /// The MutatingWebhookConfiguration.
     pub(crate) fn mutating(&self) -> Value {
         let hooks: Vec<Value> = Hook::MUTATING.into_iter().map(|hook| self.hook(hook)).collect();
-        let mut object = self.object("MutatingWebhookConfiguration", MUTATING, &hooks);
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            // Without it nothing is refused, so that it may stay.
-            metadata.remove("ownerReferences");
-        }
-        object
+        self.object("MutatingWebhookConfiguration", MUTATING, &hooks)
     }
 
     /// The ValidatingWebhookConfiguration.
@@ -76,8 +84,7 @@ impl Configuration {
             "name": name,
             // Other admission enforcers leave it alone.
             "labels": {"admissions.enforcer/disabled": "true"},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": self.namespace, "uid": self.owner,
-                "blockOwnerDeletion": false}],
+            "ownerReferences": [self.owner],
         });
         if let Trust::InjectedFrom(certificate) = &self.trust {
             metadata["annotations"] = json!({"cert-manager.io/inject-ca-from": certificate});

@@ -25,7 +25,7 @@ use kube::{
     core::{ApiResource, DynamicObject, object::HasSpec},
 };
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use super::{
@@ -67,8 +67,8 @@ impl Judge {
             Hook::DefaultClusterPlacement | Hook::DefaultPlacement => fill(request),
             Hook::ClusterPlacement => self.placement::<ClusterScoped>(request).await,
             Hook::Placement => self.placement::<Namespaced>(request).await,
-            Hook::ClusterOverride => self.cluster_override(request),
-            Hook::Override => self.namespaced_override(request),
+            Hook::ClusterOverride => self.cluster_override(request).await,
+            Hook::Override => self.namespaced_override(request).await,
             Hook::Eviction => self.eviction(request),
             Hook::Budget => self.budget(request),
             Hook::Member => self.member(request).await,
@@ -90,7 +90,7 @@ impl Judge {
         Ok(Answer::Judged(verdict))
     }
 
-    fn cluster_override(&self, request: &Request<'_>) -> Result<Answer, Answer> {
+    async fn cluster_override(&self, request: &Request<'_>) -> Result<Answer, Answer> {
         let new: ClusterResourceOverride = request.new_object()?;
         let old: Option<ClusterResourceOverride> = request.old_object();
         let OverrideStores {
@@ -99,6 +99,9 @@ impl Judge {
             ..
         } = &self.stores.overrides;
         let own = Key::cluster(&*name(request, &new));
+        let selected = overrides::selected_cluster_wide(&new.spec);
+        let api = Api::<ClusterResourceOverride>::all(self.client.clone());
+        confirm(&self.recent.cluster_wide, store, &api, (&own, &selected)).await;
         let mut recent = self.recent.cluster_wide.lock();
         recent.sweep(|key| version(store, key));
         let others = Others {
@@ -107,18 +110,11 @@ impl Judge {
         };
         let old = old.as_ref().map(|old| &old.spec);
         let verdict = overrides::cluster_wide(own.name(), &new.spec, old, &others);
-        note(
-            &mut recent,
-            request,
-            &verdict,
-            own,
-            overrides::selected_cluster_wide(&new.spec),
-            store,
-        );
+        note(&mut recent, request, &verdict, own, selected, store);
         Ok(Answer::Judged(verdict))
     }
 
-    fn namespaced_override(&self, request: &Request<'_>) -> Result<Answer, Answer> {
+    async fn namespaced_override(&self, request: &Request<'_>) -> Result<Answer, Answer> {
         let new: ResourceOverride = request.new_object()?;
         let old: Option<ResourceOverride> = request.old_object();
         let OverrideStores {
@@ -129,6 +125,9 @@ impl Judge {
         } = &self.stores.overrides;
         let namespace = new.namespace().unwrap_or_else(|| request.namespace.clone());
         let own = Key::namespaced(&*namespace, &*name(request, &new));
+        let selected = overrides::selected_in(&namespace, &new.spec);
+        let api = Api::<ResourceOverride>::namespaced(self.client.clone(), &namespace);
+        confirm(&self.recent.namespaced, store, &api, (&own, &selected)).await;
         let mut recent = self.recent.namespaced.lock();
         recent.sweep(|key| version(store, key));
         let others = Others {
@@ -137,7 +136,6 @@ impl Judge {
         };
         let old = old.as_ref().map(|old| &old.spec);
         let verdict = overrides::namespaced((&namespace, own.name()), &new.spec, old, &others);
-        let selected = overrides::selected_in(&namespace, &new.spec);
         note(&mut recent, request, &verdict, own, selected, store);
         Ok(Answer::Judged(verdict))
     }
@@ -222,6 +220,27 @@ fn fill(request: &Request<'_>) -> Result<Answer, Answer> {
     let object: Sketch = request.new_object()?;
     let spec = object.spec.as_deref().map(RawValue::get);
     Ok(Answer::Filled(spec.map(defaults::patch).unwrap_or_default()))
+}
+
+/// Asks for those that were let in a moment ago, are in the way, and are shown by no store: something after us may have
+/// refused them. Nobody pays for it but whoever meets one.
+async fn confirm<K>(recent: &Mutex<Recent>, store: &Store<K>, api: &Api<K>, (own, selected): (&Key, &[Selected]))
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+{
+    let rivals = {
+        let mut recent = recent.lock();
+        recent.sweep(|key| version(store, key));
+        recent.rivals(selected, own)
+    };
+    for rival in rivals {
+        tokio::time::sleep_until(rival.is_settled_at()).await;
+        let found = answered(api.get_metadata_opt(rival.key.name())).await;
+        let version = found.map(|found| found.and_then(|found| found.metadata.resource_version));
+        if version.is_ok_and(|version| version == rival.before) {
+            recent.lock().forget(&rival);
+        }
+    }
 }
 
 fn version<K: Resource + Send + Sync + 'static>(store: &Store<K>, key: &Key) -> Option<String> {

@@ -10,11 +10,12 @@
 //! Every replica answers, from what it knows already: no request costs a list. Nothing that the hub or the agent needs to
 //! start or to recover meets a webhook, nor does anything that leaves the spec of an object alone.
 
+mod bodies;
 mod callers;
 pub(crate) mod configuration;
+mod decoded;
 mod hooks;
 mod judge;
-mod memory;
 mod recent;
 mod register;
 mod review;
@@ -32,7 +33,7 @@ use tokio::{net::TcpListener, sync::watch};
 use self::{
     configuration::At,
     judge::Judge,
-    register::{Registration, Stores},
+    register::{Owner, Registration, Stores},
 };
 use crate::{
     cache::{family::Placements, user::Catalogue},
@@ -93,7 +94,10 @@ pub(crate) fn start(args: &WebhookArgs, deps: Deps, listener: TcpListener, healt
             },
         },
         injected_from: args.use_cert_manager.then(|| format!("{namespace}/{INJECTED_FROM}")),
-        namespace,
+        owner: match &*args.webhook_owner {
+            "" => Owner::Namespace(namespace),
+            role => Owner::ClusterRole(role.to_owned()),
+        },
         networking,
     };
     tasks.spawn_endless("webhook registration", registration.run(current.ca.clone(), leading));

@@ -10,6 +10,26 @@ use tokio::time::Instant;
 /// So long after it was let in an object is there and the watch has shown it, or it never came.
 const LIFETIME: Duration = Duration::from_secs(3);
 
+/// So long after it was let in an object is stored, if it is stored at all: something else may have refused it.
+const STORED: Duration = Duration::from_millis(500);
+
+/// One that selects the same, as far as was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rival {
+    /// Which one.
+    pub(super) key: Key,
+    /// The version that it has if it was not stored.
+    pub(super) before: Option<String>,
+    at: Instant,
+}
+
+impl Rival {
+    /// When it can be asked for.
+    pub(super) fn is_settled_at(&self) -> Instant {
+        self.at + STORED
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     key: Key,
@@ -48,6 +68,24 @@ impl Recent {
         let mut all = self.0.iter().filter(|entry| entry.key != *own);
         let found = all.find(|entry| entry.selected.contains(selected))?;
         Some(found.key.name().to_owned())
+    }
+
+    /// Those, other than `own`, that select something of this.
+    pub(super) fn rivals(&self, selected: &[Selected], own: &Key) -> Vec<Rival> {
+        let others = self.0.iter().filter(|entry| entry.key != *own);
+        let rivals = others.filter(|entry| entry.selected.iter().any(|one| selected.contains(one)));
+        rivals
+            .map(|entry| Rival {
+                key: entry.key.clone(),
+                before: entry.before.clone(),
+                at: entry.at,
+            })
+            .collect()
+    }
+
+    /// It was not stored.
+    pub(super) fn forget(&mut self, rival: &Rival) {
+        self.0.retain(|entry| entry.key != rival.key || entry.at != rival.at);
     }
 
     /// How many, other than `own`, are new in this namespace.

@@ -19,18 +19,21 @@ use k8s_openapi::{
             MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
         },
         core::v1::Namespace,
+        rbac::v1::ClusterRole,
     },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
+    core::ClusterResourceScope,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{
-    configuration::{At, Configuration, MUTATING, Trust, VALIDATING, bundle},
+    configuration::{self, At, Configuration, MUTATING, Trust, VALIDATING, bundle},
     hooks::Hook,
 };
 use crate::certificates::Tls;
@@ -39,6 +42,10 @@ const RETRY: Backoff = Backoff {
     min: Duration::from_secs(1),
     max: Duration::from_mins(1),
 };
+/// Between two looks at them: somebody else may write what we write back.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Changed so often one after the other, they are somebody else's too.
+const CONTESTED: u32 = 5;
 /// The API server hears of a configuration about when we do, and acts upon it soon after.
 const HEARD: Duration = Duration::from_secs(1);
 
@@ -47,7 +54,7 @@ pub(super) type Hooks<'a> = BTreeMap<&'a str, &'a WebhookClientConfig>;
 
 /// Either kind of configuration.
 pub(super) trait Registered:
-    Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+    Resource<DynamicType = (), Scope = ClusterResourceScope>
     + Clone
     + DeserializeOwned
     + std::fmt::Debug
@@ -141,12 +148,38 @@ fn bundled(client: &WebhookClientConfig) -> String {
     String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
 }
 
+/// What the configurations go with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// This ClusterRole: it goes with the release that it is of.
+    ClusterRole(String),
+    /// This namespace.
+    Namespace(String),
+}
+
+impl Owner {
+    async fn reference(&self, client: &Client) -> anyhow::Result<OwnerReference> {
+        async fn read<K>(client: &Client, name: &str) -> anyhow::Result<OwnerReference>
+        where
+            K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
+        {
+            let found = answered(Api::<K>::all(client.clone()).get(name)).await;
+            let found = found.with_context(|| format!("cannot read {} {name}", K::kind(&())))?;
+            Ok(configuration::owner(&found))
+        }
+        match self {
+            Self::ClusterRole(name) => read::<ClusterRole>(client, name).await,
+            Self::Namespace(name) => read::<Namespace>(client, name).await,
+        }
+    }
+}
+
 /// What the leader writes.
 pub(super) struct Registration {
     pub(super) client: Client,
     pub(super) stores: Stores,
     pub(super) at: At,
-    pub(super) namespace: String,
+    pub(super) owner: Owner,
     pub(super) networking: bool,
     /// The Certificate (`namespace/name`) of cert-manager, if that is who says whom to trust.
     pub(super) injected_from: Option<String>,
@@ -158,7 +191,7 @@ impl Registration {
         self.stores.mutating.synced().await;
         self.stores.validating.synced().await;
         let mut changes = (self.stores.mutating.subscribe(), self.stores.validating.subscribe());
-        let mut failures = 0;
+        let (mut failures, mut contested) = (0, 0);
         loop {
             let known = ca.wait_for(Option::is_some).await.map(|ca| ca.clone());
             let Ok(Some(current)) = known else {
@@ -168,7 +201,17 @@ impl Registration {
                 return std::future::pending().await;
             }
             match self.pass(&current).await {
-                Ok(()) => failures = 0,
+                Ok(differed) => {
+                    failures = 0;
+                    contested = if differed { contested + 1 } else { 0 };
+                    if contested == CONTESTED {
+                        tracing::warn!(
+                            "Somebody else keeps changing the webhook configurations {MUTATING} or {VALIDATING}: they are written \
+                             again each time, once a second; let only one of the two do so"
+                        );
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
                 Err(error) => {
                     failures += 1;
                     let error = format!("{error:#}");
@@ -185,10 +228,8 @@ impl Registration {
         }
     }
 
-    async fn pass(&self, ca: &str) -> anyhow::Result<()> {
-        let namespaces = Api::<Namespace>::all(self.client.clone());
-        let owner = answered(namespaces.get(&self.namespace)).await;
-        let owner = owner.with_context(|| format!("cannot read Namespace {}", self.namespace))?;
+    /// Whether one of them was there, and otherwise than it should be.
+    async fn pass(&self, ca: &str) -> anyhow::Result<bool> {
         let (mutating, validating) = (
             self.stores.mutating.get(&Key::cluster(MUTATING)),
             self.stores.validating.get(&Key::cluster(VALIDATING)),
@@ -202,22 +243,20 @@ impl Registration {
                 Some(certificate) => Trust::InjectedFrom(certificate.clone()),
                 None => Trust::Bundle(bundle(ca, &before.unwrap_or_default())),
             },
-            owner: owner.metadata.uid.unwrap_or_default(),
-            namespace: self.namespace.clone(),
+            owner: self.owner.reference(&self.client).await?,
             networking: self.networking,
         };
-        self.apply(&self.stores.mutating, mutating.as_deref(), &configuration.mutating())
+        let wanted = configuration.mutating();
+        let mutating = self.apply(&self.stores.mutating, mutating.as_deref(), &wanted).await?;
+        let wanted = configuration.validating();
+        let validating = self
+            .apply(&self.stores.validating, validating.as_deref(), &wanted)
             .await?;
-        self.apply(
-            &self.stores.validating,
-            validating.as_deref(),
-            &configuration.validating(),
-        )
-        .await
+        Ok(mutating || validating)
     }
 
-    /// Writes one of them, unless it is as it should be. It is never gone meanwhile.
-    async fn apply<K: Registered>(&self, store: &Store<K>, there: Option<&K>, wanted: &Value) -> anyhow::Result<()> {
+    /// Writes one of them, unless it is as it should be. It is never gone meanwhile. Whether it was there, and otherwise.
+    async fn apply<K: Registered>(&self, store: &Store<K>, there: Option<&K>, wanted: &Value) -> anyhow::Result<bool> {
         let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
         let of_ours: Vec<&str> = wanted["webhooks"]
             .as_array()
@@ -226,12 +265,15 @@ impl Registration {
             .filter_map(|hook| hook["name"].as_str())
             .collect();
         let api = Api::<K>::all(self.client.clone());
-        // Webhooks of whoever had the object before (KubeFleet's hub agent) stay in an applied list: first they go.
+        // Webhooks and owners of whoever had the object before (KubeFleet's hub agent) stay in an applied list: first they go.
         if let Some(there) = there
             && there.hooks().keys().any(|name| !of_ours.contains(name))
         {
             let patch = json!({
-                "metadata": {"resourceVersion": there.meta().resource_version},
+                "metadata": {
+                    "resourceVersion": there.meta().resource_version,
+                    "ownerReferences": wanted["metadata"]["ownerReferences"],
+                },
                 "webhooks": wanted["webhooks"],
             });
             let params = PatchParams {
@@ -244,11 +286,12 @@ impl Registration {
         let params = PatchParams::apply(field_managers::HUB_AGENT).force();
         let written = answered(api.patch(name, &params, &Patch::Apply(wanted))).await?;
         let before = there.and_then(|there| there.meta().resource_version.clone());
-        if written.meta().resource_version != before {
+        let is_news = written.meta().resource_version != before;
+        if is_news {
             tracing::info!(name, "Registered the webhooks");
         }
         store.wrote(written);
-        Ok(())
+        Ok(is_news && before.is_some())
     }
 }
 

@@ -1,15 +1,15 @@
 //! The webhook server: HTTPS on every replica.
 //!
-//! Whoever reaches the port can connect, so everything has a bound: connections, memory, and time. Where there are too many
-//! connections the one that has been silent longest goes, and one whose request is being answered only where most are of
-//! its source: who only holds a place keeps nobody out.
+//! Whoever reaches the port can connect, so everything has a bound: connections, bytes, and time. Where there are too many
+//! connections one goes that has not asked anything yet, and never one whose request is being answered; the memory for what
+//! is being read is shared by source: who only holds a place keeps nobody out.
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
-    body::{Body as _, Bytes, Incoming},
+    body::{Bytes, Incoming},
     server::conn::http1,
     service::service_fn,
 };
@@ -23,22 +23,23 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    bodies::{Bodies, Paid},
     callers::{Caller, Callers},
+    decoded::Decoded,
     hooks::Hook,
     judge::Judge,
-    memory::{Memory, Share},
     review,
 };
-use crate::{certificates::Tls, channel::Source};
+use crate::certificates::Tls;
 
 /// An object and its old self, each of which the API server stores, with what is around them in a review. The library that
 /// most webhooks are made with takes as much.
 const BODY_MAX: usize = 7 * 1024 * 1024;
+/// The API server has sent all of it within milliseconds.
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The API server waits no longer for an answer.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Who has begun to send goes on.
-const FRAME_TIMEOUT: Duration = Duration::from_secs(1);
 /// A connection on which nothing is asked for so long is closed; the API server itself closes its own after 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// After `accept` fails (out of file descriptors), wait for connections to close instead of spinning.
@@ -47,7 +48,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What every connection shares.
 struct Shared {
     judge: Judge,
-    memory: Memory,
+    bodies: Bodies,
+    decoded: Decoded,
 }
 
 /// Serves until told to stop.
@@ -59,16 +61,21 @@ pub(super) async fn serve(
 ) {
     let shared = Arc::new(Shared {
         judge,
-        memory: Memory::default(),
+        bodies: Bodies::default(),
+        decoded: Decoded::default(),
     });
     let callers = Callers::default();
     loop {
+        let place = tokio::select! {
+            () = stop.cancelled() => return,
+            place = callers.place() => place,
+        };
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let (stream, source) = match accepted {
-            Ok((stream, address)) => (stream, Source::from(address.ip())),
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "Could not accept a connection for the webhooks");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -78,10 +85,7 @@ pub(super) async fn serve(
         let Some(tls) = tls.borrow().clone() else {
             continue; // closed: there is no certificate yet
         };
-        let caller = tokio::select! {
-            () = stop.cancelled() => return,
-            caller = callers.enter(source) => caller,
-        };
+        let caller = place.taken_from(peer.ip());
         let (shared, stop) = (shared.clone(), stop.clone());
         tokio::spawn(async move {
             let ended = caller.ended();
@@ -108,14 +112,13 @@ async fn attend(
     let stream = shaken
         .map_err(|_| "the TLS handshake took too long".to_owned())?
         .map_err(|error: io::Error| format!("TLS handshake: {error}"))?;
-    let (share, caller) = (Arc::new(shared.memory.share(caller.source())), Arc::new(caller));
+    let caller = Arc::new(caller);
     let service = service_fn(move |request| {
-        let (shared, share, caller) = (shared.clone(), share.clone(), caller.clone());
+        let (shared, caller) = (shared.clone(), caller.clone());
         async move {
-            let _busy = caller.busy();
-            let answer = timeout(REQUEST_TIMEOUT, shared.respond(request, &share)).await;
-            let late = || text(StatusCode::REQUEST_TIMEOUT, "the request took too long\n");
-            Ok::<_, Infallible>(answer.unwrap_or_else(|_| late()))
+            let answer = timeout(REQUEST_TIMEOUT, shared.respond(request, &caller)).await;
+            let answer = answer.unwrap_or_else(|_| Err(late("the request took too long\n")));
+            Ok::<_, Infallible>(answer.unwrap_or_else(|refusal| refusal))
         }
     });
     let mut connection = std::pin::pin!(
@@ -134,53 +137,22 @@ async fn attend(
     Ok(())
 }
 
+/// What is answered to whoever asks for something else, or in another way, than the API server.
+type Refusal = Response<Full<Bytes>>;
+
 impl Shared {
-    async fn respond(&self, request: Request<Incoming>, share: &Share) -> Response<Full<Bytes>> {
-        let Some(hook) = Hook::at(request.uri().path()) else {
-            return text(StatusCode::NOT_FOUND, "there is no webhook at this path\n");
+    async fn respond(&self, request: Request<Incoming>, caller: &Caller) -> Result<Response<Full<Bytes>>, Refusal> {
+        let hook = asked(&request)?;
+        let mut paid = self.bodies.of(caller.source());
+        let body = timeout(BODY_TIMEOUT, read(request.into_body(), &mut paid)).await;
+        let body = body.unwrap_or_else(|_| Err(late("the body took too long\n")))?;
+        let _busy = caller.busy();
+        let Some(_decoded) = self.decoded.take(caller.source(), &body).await else {
+            let words = "the AdmissionReview has too many entries\n";
+            return Err(text(StatusCode::PAYLOAD_TOO_LARGE, words));
         };
-        if request.method() != Method::POST {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST\n");
-        }
-        let is_json = |value: &http::HeaderValue| value.as_bytes().starts_with(b"application/json");
-        if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
-            return text(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "an AdmissionReview is application/json\n",
-            );
-        }
-        let mut body = request.into_body();
-        // Who says how much it is waits until there is room for all of it, and holds nothing meanwhile.
-        let said = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
-        let mut held = vec![share.body(said.unwrap_or_default().min(BODY_MAX)).await];
-        let mut bytes = Vec::new();
-        loop {
-            let Ok(frame) = timeout(FRAME_TIMEOUT, body.frame()).await else {
-                return text(StatusCode::REQUEST_TIMEOUT, "the body does not come\n");
-            };
-            let Some(frame) = frame else { break };
-            let Ok(frame) = frame else {
-                return text(StatusCode::BAD_REQUEST, "the body ended early\n");
-            };
-            let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > BODY_MAX {
-                return text(StatusCode::PAYLOAD_TOO_LARGE, "the AdmissionReview is too large\n");
-            }
-            if said.is_none() {
-                held.push(share.body(data.len()).await);
-            }
-            bytes.extend_from_slice(&data);
-        }
-        let Some(_decoded) = share.decoded(&bytes).await else {
-            return text(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the AdmissionReview has too many entries\n",
-            );
-        };
-        let (version, request) = match review::read(&bytes) {
-            Ok(read) => read,
-            Err(why) => return text(StatusCode::BAD_REQUEST, &format!("{why}\n")),
-        };
+        let (version, request) =
+            review::read(&body).map_err(|why| text(StatusCode::BAD_REQUEST, &format!("{why}\n")))?;
         let answer = self.judge.answer(hook, &request).await;
         if let review::Answer::Failed(_, why) = &answer {
             tracing::info!(webhook = hook.name(), why, "A request could not be judged");
@@ -189,8 +161,49 @@ impl Shared {
         let mut response = Response::new(Full::from(answer));
         let json = http::HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
-        response
+        Ok(response)
     }
+}
+
+fn asked(request: &Request<Incoming>) -> Result<Hook, Refusal> {
+    let Some(hook) = Hook::at(request.uri().path()) else {
+        return Err(text(StatusCode::NOT_FOUND, "there is no webhook at this path\n"));
+    };
+    if request.method() != Method::POST {
+        return Err(text(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST\n"));
+    }
+    let is_json = |value: &http::HeaderValue| value.as_bytes().starts_with(b"application/json");
+    if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
+        let words = "an AdmissionReview is application/json\n";
+        return Err(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
+    }
+    Ok(hook)
+}
+
+/// All of a body. Paid for as it comes: who sends slowly holds only what was sent.
+async fn read(mut body: Incoming, paid: &mut Paid) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| text(StatusCode::BAD_REQUEST, "the body ended early\n"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let length = bytes.len() + data.len();
+        if length > BODY_MAX {
+            return Err(text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the AdmissionReview is too large\n",
+            ));
+        }
+        if !paid.covers(length) {
+            let words = "too many large requests at one time\n";
+            return Err(text(StatusCode::SERVICE_UNAVAILABLE, words));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+fn late(words: &str) -> Refusal {
+    text(StatusCode::REQUEST_TIMEOUT, words)
 }
 
 fn text(status: StatusCode, words: &str) -> Response<Full<Bytes>> {

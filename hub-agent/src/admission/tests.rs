@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use fleet_core::selection::apis::Apis;
 use fleet_runtime::{cache::Era, clock::Clock, health::Health, shutdown::Tasks};
-use fleet_testkit::Server;
+use fleet_testkit::{Fault, Server};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
@@ -19,9 +20,12 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+mod registration;
+mod strangers;
+
 use super::{
     CERTIFICATE,
-    configuration::{At, Configuration, Trust, bundle},
+    configuration::{At, Configuration, Trust, bundle, owner},
     hooks::Hook,
     judge::Judge,
     server::serve,
@@ -84,12 +88,12 @@ impl Webhooks {
         self.connect_from("127.0.0.1").await
     }
 
-    async fn connect_from(&self, own: &str) -> TlsStream<TcpStream> {
+    async fn connect_from(&self, source: &str) -> TlsStream<TcpStream> {
         let config = ClientConfig::builder()
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
         let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(SocketAddr::new(own.parse().unwrap(), 0)).unwrap();
+        socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
         let stream = socket.connect(self.address).await.unwrap();
         let name = ServerName::try_from("127.0.0.1").unwrap();
         TlsConnector::from(std::sync::Arc::new(config))
@@ -221,6 +225,9 @@ async fn two_overrides_right_after_each_other_do_not_both_get_in() {
     // Nothing was stored by the first.
     assert_eq!(hub.ask(OVERRIDE, second.clone()).await["allowed"], true);
     // By the second something is, though no store shows it.
+    let path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceoverrides/b";
+    hub.api.lag();
+    hub.api.put(path, json!({"spec": overriding("b", "app")["spec"]}));
     let answer = hub.ask(OVERRIDE, first.clone()).await;
     assert!(
         answer["status"]["message"]
@@ -230,9 +237,8 @@ async fn two_overrides_right_after_each_other_do_not_both_get_in() {
         "{answer}"
     );
     assert_eq!(hub.ask(OVERRIDE, second).await["allowed"], true, "asked again");
-    // Once it is stored the store counts, also when it is gone.
-    let path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceoverrides/b";
-    hub.api.put(path, json!({"spec": overriding("b", "app")["spec"]}));
+    // Once a store shows it the store counts, also when it is gone.
+    hub.api.catch_up();
     for (gone, allowed) in [(false, false), (true, true)] {
         if gone {
             hub.api.delete(path);
@@ -247,6 +253,55 @@ async fn two_overrides_right_after_each_other_do_not_both_get_in() {
         }
         assert_eq!(asked, allowed);
     }
+}
+
+#[tokio::test]
+async fn an_override_that_something_else_refused_is_in_nobodys_way() {
+    let hub = Webhooks::start().await;
+    let one = creating(&overriding("a", "app"));
+    assert_eq!(hub.ask(OVERRIDE, one).await["allowed"], true);
+    // It was not stored.
+    let other = creating(&overriding("b", "app"));
+    assert_eq!(hub.ask(OVERRIDE, other).await["allowed"], true);
+}
+
+#[tokio::test]
+async fn a_member_leaves_once_it_exports_nothing() {
+    let hub = Webhooks::start().await;
+    let path = "/validate-cluster.kubernetes-fleet.io-v1beta1-membercluster";
+    let leaving = |name: &str, mode: &str| {
+        let identity = json!({"kind": "User", "name": name, "apiGroup": ""});
+        let spec = json!({"identity": identity, "deleteOptions": {"validationMode": mode}});
+        json!({"uid": "u", "operation": "DELETE", "name": name, "object": null, "oldObject": {
+            "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster", "metadata": {"name": name},
+            "spec": spec}})
+    };
+    let exports = "/apis/networking.fleet.azure.com/v1alpha1/namespaces/fleet-member-east/internalserviceexports";
+    let web = format!("{exports}/app-web");
+    let export =
+        json!({"metadata": {"finalizers": ["held"]}, "spec": {"serviceReference": {"namespacedName": "app/web"}}});
+    hub.api.put(&web, export);
+    let refused = hub.ask(path, leaving("east", "Strict")).await;
+    assert_eq!(
+        refused["status"]["message"],
+        "Please delete serviceExport app/web in the member cluster before leaving, request is denied"
+    );
+    assert_eq!(hub.ask(path, leaving("east", "Skip")).await["allowed"], true);
+    assert_eq!(hub.ask(path, leaving("west", "Strict")).await["allowed"], true);
+    hub.api.delete(&web);
+    assert_eq!(
+        hub.ask(path, leaving("east", "Strict")).await["allowed"],
+        true,
+        "it is going"
+    );
+    hub.api.fail(Fault::new("internalserviceexports", 403));
+    let failed = hub.ask(path, leaving("east", "Strict")).await;
+    assert_eq!(failed["status"]["code"], 500);
+    let says = "failed to list internalServiceExportList, please retry the request: ";
+    assert!(
+        failed["status"]["message"].as_str().unwrap().starts_with(says),
+        "{failed}"
+    );
 }
 
 #[tokio::test]
@@ -332,26 +387,6 @@ async fn nobody_ends_the_server_by_asking_badly() {
 }
 
 #[tokio::test]
-async fn silent_callers_do_not_keep_the_api_server_out() {
-    fleet_runtime::files::raise_limit();
-    let hub = Webhooks::start().await;
-    let mut silent = Vec::new();
-    for _ in 0..1100 {
-        silent.push(TcpStream::connect(hub.address).await.unwrap());
-    }
-    let mut slow = hub.connect().await;
-    slow.write_all(b"POST /x HTTP/1.1\r\nContent-Le").await.unwrap();
-    let asked = hub.ask(
-        PLACEMENT,
-        creating(&placement(&json!({"resourceSelectors": of("Namespace")}))),
-    );
-    let answer = tokio::time::timeout(Duration::from_secs(4), asked)
-        .await
-        .expect("in time");
-    assert_eq!(answer["allowed"], true);
-}
-
-#[tokio::test]
 async fn what_would_take_hundreds_of_megabytes_is_not_decoded() {
     let hub = Webhooks::start().await;
     let mutate = "/mutate-placement.kubernetes-fleet.io-v1beta1-resourceplacement";
@@ -383,45 +418,15 @@ async fn what_would_take_hundreds_of_megabytes_is_not_decoded() {
     assert_eq!(answer["patchType"], "JSONPatch", "{answer}");
 }
 
-#[tokio::test]
-async fn who_sends_and_stalls_does_not_keep_the_api_server_waiting() {
-    let hub = Webhooks::start().await;
-    let mut stalled = tokio::task::JoinSet::new();
-    for _ in 0..12 {
-        let mut stream = hub.connect_from("127.0.0.2").await;
-        stalled.spawn(async move {
-            let size = 7_000_000;
-            let head = format!(
-                "POST {PLACEMENT} HTTP/1.1\r\nHost: hub\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
-            );
-            let _ = stream.write_all(head.as_bytes()).await;
-            let _ = stream.write_all(&vec![b' '; size - 1]).await;
-            stream
-        });
-    }
-    let mut held = vec![stalled.join_next().await.unwrap().unwrap()];
-    let good = creating(&placement(&json!({"resourceSelectors": of("Namespace")})));
-    for _ in 0..20 {
-        let asked = hub.ask(PLACEMENT, good.clone());
-        let answer = tokio::time::timeout(Duration::from_secs(2), asked)
-            .await
-            .expect("in time");
-        assert_eq!(answer["allowed"], true);
-    }
-    // Those that stalled are told so long before the end of a request's time.
-    let mut said = [0; 12];
-    let told = tokio::time::timeout(Duration::from_secs(4), held[0].read_exact(&mut said)).await;
-    told.expect("in time").unwrap();
-    assert_eq!(&said, b"HTTP/1.1 408");
-}
-
 #[test]
 fn the_configurations_say_what_is_asked_when_and_what_if_nobody_answers() {
     let configuration = |networking, at| Configuration {
         at,
         trust: Trust::Bundle("pem\n".into()),
-        owner: "uid".into(),
-        namespace: "fleet-system".into(),
+        owner: owner(&ClusterRole {
+            metadata: serde_json::from_value(json!({"name": "hub-agent-role", "uid": "uid"})).unwrap(),
+            ..ClusterRole::default()
+        }),
         networking,
     };
     let service = At::Service {
@@ -431,8 +436,10 @@ fn the_configurations_say_what_is_asked_when_and_what_if_nobody_answers() {
     let by_service = configuration(true, service);
     let (mutating, validating) = (by_service.mutating(), by_service.validating());
     assert_eq!(validating["metadata"]["labels"]["admissions.enforcer/disabled"], "true");
-    assert_eq!(validating["metadata"]["ownerReferences"][0]["name"], "fleet-system");
-    assert_eq!(mutating["metadata"].get("ownerReferences"), None);
+    let owners = json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "hub-agent-role",
+        "uid": "uid", "blockOwnerDeletion": false}]);
+    assert_eq!(validating["metadata"]["ownerReferences"], owners);
+    assert_eq!(mutating["metadata"]["ownerReferences"], owners);
     let hooks: Vec<&Value> = [&mutating, &validating]
         .iter()
         .flat_map(|c| c["webhooks"].as_array().unwrap())

@@ -265,12 +265,13 @@ impl Keeper {
                     client_certificates = client_ca.is_some(),
                     "Serving a new {server} certificate"
                 );
-                self.tls.send_replace(Some(tls));
+                // The CA first: whoever hears of the certificate asks whether its CA is trusted.
                 self.ca.send_if_modified(|ca| {
                     let changed = ca.as_ref() != Some(&serving.ca);
                     *ca = Some(serving.ca.clone());
                     changed
                 });
+                self.tls.send_replace(Some(tls));
                 self.serving = Some(serving);
                 self.client_ca = client_ca;
             }

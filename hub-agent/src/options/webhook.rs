@@ -24,7 +24,7 @@ fn connection_type(text: &str) -> Result<ConnectionType, String> {
 #[derive(Debug, Clone, clap::Args)]
 pub struct WebhookArgs {
     /// Judge placements, overrides, evictions and budgets when they are written. false: what is wrong with them is said
-    /// in their status only.
+    /// in their status and in Events only.
     #[arg(long, env = "FLEET_ENABLE_WEBHOOK", action = ArgAction::Set, value_parser = go_bool,
           default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub enable_webhook: bool,
@@ -40,6 +40,10 @@ pub struct WebhookArgs {
     /// `host:port` at which it does with url. Without it, the Service's name.
     #[arg(long, env = "FLEET_WEBHOOK_ADVERTISE_ADDRESS", default_value = "")]
     pub webhook_advertise_address: String,
+
+    /// A ClusterRole of the release: with it the registration goes too. Without it, it goes with the agent's namespace.
+    #[arg(long, env = "FLEET_WEBHOOK_OWNER", default_value = "")]
+    pub webhook_owner: String,
 
     /// Where the webhooks are served, as `host:port` or `:port`.
     #[arg(long, env = "FLEET_WEBHOOK_BIND_ADDRESS", default_value = ":9443", value_parser = options::bind)]

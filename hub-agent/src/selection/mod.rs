@@ -15,7 +15,7 @@ use fleet_api::{
     finalizers,
     placement::{RolloutStrategyType, Scope},
 };
-use fleet_core::selection::Interests;
+use fleet_core::{admission::placement as admission, selection::Interests};
 use fleet_runtime::{Key, cache::Change, controller, logs, queue::Next};
 use kube::{
     Resource, ResourceExt as _,
@@ -44,6 +44,8 @@ pub(crate) struct SelectionMemory {
     interests: Mutex<Interests<Key>>,
     /// The last complaint about each placement.
     told: Told<PlacementEvent>,
+    /// What is wrong with the spec of each, and with which generation of it.
+    pub(crate) wrong: Told<(i64, PlacementEvent)>,
 }
 
 impl SelectionMemory {
@@ -51,6 +53,7 @@ impl SelectionMemory {
         Self {
             interests: Mutex::new(Interests::new(scope)),
             told: Told::default(),
+            wrong: Told::default(),
         }
     }
 }
@@ -158,6 +161,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &Selection<S>, key: &Key) -> Result<Next
 fn forget<S: Scope>(ctx: &Selection<S>, key: &Key) {
     ctx.memory.interests.lock().remove(key);
     ctx.memory.told.forget(key);
+    ctx.memory.wrong.forget(key);
     ctx.signals.forget(key);
     ctx.shared.user.release(&(Pipeline::<S>::scope(), key.clone()));
 }
@@ -175,6 +179,7 @@ async fn place<S: Scope>(
     let scheduled = Step::Scheduled.on_placement(Pipeline::<S>::scope());
     if conditions::fresh(said.unwrap_or_default(), scheduled, generation).is_none() {
         ctx.signals.steps.begin(key, generation);
+        warn(ctx, key, placement, generation);
     }
     // Before the objects are looked at, so that no change falls in between.
     let selectors = &placement.spec().resource_selectors;
@@ -213,6 +218,20 @@ async fn place<S: Scope>(
     let shown = shown.map(fleet_core::selection::ObjectId::to_identifier).collect();
     judge(ctx, key, placement, Selected::Valid(shown));
     Ok((ctx.next(wait), selected.left_out))
+}
+
+/// Says of a new spec what the webhook would have said, and no condition says.
+fn warn<S: Scope>(ctx: &Selection<S>, key: &Key, placement: &S::Placement, generation: i64) {
+    let errors = admission::wrong(placement.spec());
+    if errors.is_empty() {
+        return;
+    }
+    let event = PlacementEvent::Invalid {
+        why: errors.to_string(),
+    };
+    if ctx.memory.wrong.is_news(key, (generation, event.clone())) {
+        ctx.record(placement, &event);
+    }
 }
 
 /// Freezes what a placement selects now, for an update run. The index of the group, or what is wrong with the selectors.

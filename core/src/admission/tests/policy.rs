@@ -270,3 +270,24 @@ fn tolerations_are_refused_with_what_is_wrong_with_each() {
     let good = json!({"tolerations": [{"operator": "Exists"}, {"key": "a"}, {"key": "a", "value": "b"}]});
     assert!(created(&with_policy(&good)).is_allowed());
 }
+
+#[test]
+fn the_longest_lists_are_judged_at_once_and_answered_in_few_words() {
+    let started = std::time::Instant::now();
+    // As many as fit into a request.
+    let same = json!({"name": "aaaa", "operator": "Eq", "values": ["1"]});
+    let good = properties(&Value::Array(vec![same; 60_000]));
+    assert!(created(&with_policy(&good)).is_allowed());
+    let others = (0..60_000).map(|i| json!({"name": format!("p{i}"), "operator": "Eq", "values": ["1"]}));
+    assert!(created(&with_policy(&properties(&others.collect()))).is_allowed());
+    let bad = |first: &str| {
+        let all = (0..60_000).map(|i| json!({"name": format!("{first} é{i}"), "operator": "", "values": []}));
+        with_policy(&properties(&all.collect()))
+    };
+    let (old, new) = (bad("a"), bad("b"));
+    let said = created(&new);
+    assert!(!said.is_allowed() && said.message().len() < 64 * 1024, "{}", said.message().len());
+    assert!(!changed(&old, &new).is_allowed());
+    assert!(changed(&old, &old).is_allowed());
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+}

@@ -16,10 +16,14 @@ impl Tolerations {
         Self(policy.map(|policy| policy.tolerations.clone()).unwrap_or_default())
     }
 
+    /// Whether a taint is tolerated.
+    pub fn tolerate(&self, taint: &Taint) -> bool {
+        self.0.iter().any(|toleration| tolerates(toleration, taint))
+    }
+
     /// Rejects a cluster for its first taint that is not tolerated.
     pub fn filter(&self, cluster: &Cluster<'_>) -> Result<(), Rejection> {
-        let tolerated = |taint: &&Taint| self.0.iter().any(|toleration| tolerates(toleration, taint));
-        match cluster.taints.iter().find(|taint| !tolerated(taint)) {
+        match cluster.taints.iter().find(|taint| !self.tolerate(taint)) {
             None => Ok(()),
             Some(Taint { key, value, effect }) => Err(Rejection::Taint {
                 key: key.clone(),

@@ -2,6 +2,7 @@
 //! end.
 
 use fleet_api::{
+    events::PlacementEvent,
     labels,
     placement::{BindingState, ClusterResourceBinding, ResourceOverrideSnapshot},
 };
@@ -321,4 +322,32 @@ async fn a_name_too_long_for_a_label_gets_nothing_and_can_be_deleted() {
     hub.api.writes();
     check(scheduler::pass(&hub.scheduler, &key).await);
     assert_eq!(hub.api.writes(), ["PATCH clusterresourceplacements"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_webhook_would_have_refused_of_a_placement_is_told_once() {
+    let twice = json!([{ "key": "a" }, { "key": "a" }]);
+    let hub = Hub::new(&json!({ "policy": { "placementType": "PickAll", "tolerations": twice } })).await;
+    hub.settle().await;
+    let told = |hub: &Hub| hub.selection.memory.wrong.last(&Key::cluster("crp"));
+    let why = "the placement policy field is invalid: toleration {Key:a Operator:Equal Value: Effect:} already exists, \
+               tolerations must be unique";
+    let event = PlacementEvent::Invalid { why: why.to_owned() };
+    assert_eq!(told(&hub), Some((1, event)));
+    // Another agent sees that it has been looked at.
+    let hub = Hub::start(hub.api).await;
+    hub.settle().await;
+    assert_eq!(told(&hub), None);
+    // Until it changes.
+    let surge = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "5" } });
+    hub.api.put(
+        "clusterresourceplacements",
+        json!({ "metadata": { "name": "crp" }, "spec": { "strategy": surge } }),
+    );
+    hub.sync();
+    hub.settle().await;
+    let Some((2, PlacementEvent::Invalid { why })) = told(&hub) else {
+        panic!("{:?}", told(&hub));
+    };
+    assert!(why.contains("maxSurge `5` is invalid"), "{why}");
 }
