@@ -14,13 +14,16 @@ use kube::api::DynamicObject;
 use tokio::time::Instant;
 
 use crate::{
+    globals::Globals,
     hub::{Hub, Named, Part, Unchanged},
     old,
     subject::Key,
     terminal::{log, now},
 };
 
-/// Approve what an update run waits for
+/// Approve what an update run waits for.
+///
+/// Lines and exit status are those of KubeFleet's plugin: 0 approved, 1 anything else.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  kubectl fleet approve clusterapprovalrequest --name example-run-before-prod\n  \
@@ -37,12 +40,11 @@ pub(crate) struct Args {
     /// The namespace of an approvalrequest
     #[arg(long, short)]
     namespace: Option<String>,
-    /// The kubeconfig context of the hub [default: the current one]
-    #[arg(long, alias = "hubClusterContext")]
-    hub_cluster_context: Option<String>,
     /// How long to try
     #[arg(long, default_value = "5m", value_parser = old::timeout)]
     timeout: Duration,
+    #[command(flatten)]
+    globals: Globals,
 }
 
 /// The request that somebody approves.
@@ -136,7 +138,7 @@ fn approve(request: &mut DynamicObject, scope: Scope, now: Timestamp) -> Result<
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let target = Target::of(&args)?;
-    let hub = Hub::connect(args.hub_cluster_context.as_deref()).await?;
+    let hub = Hub::connect(&args.globals).await?;
     let approved = old::in_time(Instant::now() + args.timeout, target.approve(&hub)).await;
     approved.with_context(|| format!("failed to approve {}", target.title()))?;
     log(&format!("{} approved successfully", target.title()));

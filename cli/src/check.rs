@@ -1,23 +1,34 @@
 //! `kubectl fleet check`: whether the fleet is installed and well, line by line, each with what to do about it.
 
+mod agent;
+mod certificates;
 mod fleet;
 mod hub;
 mod installation;
 mod member;
+mod rights;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, fmt::Write as _};
+use std::fmt::Write as _;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::{
-    clusters,
+    chain,
+    clusters::{self, Cluster},
     exit::Exit,
     globals::Globals,
+    hub::Hub,
     output::{self, Format, Style, Table},
+    problem::{Problem, said},
+    progress::{self, READING},
+    terminal::now,
 };
+
+/// Lines of one section that are not well; the rest is counted. Programs get all.
+const LINES_MAX: usize = 20;
 
 /// Check that the fleet is installed and well.
 ///
@@ -108,9 +119,23 @@ impl Report {
         });
     }
 
-    /// Something that this user may not read, or that could not be read.
-    fn unread(&mut self, check: &'static str, error: &impl fmt::Display) {
-        self.warn(check, format!("cannot be told: {error}"), "kubectl auth can-i --list");
+    /// Objects of the fleet that this user may not read, or that could not be read.
+    fn unread(&mut self, check: &'static str, problem: &Problem) {
+        self.warn(check, format!("cannot be told: {}", problem.brief()), problem.next());
+    }
+
+    /// The same of other kinds: `right` is what `kubectl auth can-i` takes.
+    fn unread_core(&mut self, check: &'static str, kubectl: &str, right: &str, error: &kube::Error) {
+        let code = match error {
+            kube::Error::Api(status) => status.code,
+            _ => 0,
+        };
+        let (text, hint) = match code {
+            403 => (format!("no right to {right}"), format!("{kubectl} auth can-i {right}")),
+            401 => (said(error), format!("{kubectl} auth whoami")),
+            _ => (said(error), format!("{kubectl} cluster-info")),
+        };
+        self.warn(check, format!("cannot be told: {text}"), hint);
     }
 
     fn conclude(&mut self) {
@@ -133,33 +158,32 @@ impl output::Shown for Report {
     }
 
     fn text(&self, style: &Style) -> String {
-        let marks = if style.unicode {
-            ["√", "‼", "×"]
-        } else {
-            ["ok", "!!", "xx"]
-        };
-        self.lines_with(marks)
-    }
-}
-
-impl Report {
-    fn lines_with(&self, [ok, warning, failed]: [&str; 3]) -> String {
         let mut text = String::new();
-        let mut section = "";
-        let lines = self.lines.iter();
-        for line in lines.filter(|line| !self.short || line.verdict != Verdict::Ok) {
-            if line.check != section {
-                section = line.check;
-                writeln!(text, "{section}").expect("a string grows");
+        let mut lines = self
+            .lines
+            .iter()
+            .filter(|line| !self.short || line.verdict != Verdict::Ok);
+        let mut next = lines.next();
+        while let Some(first) = next {
+            writeln!(text, "{}", first.check).expect("a string grows");
+            let (mut shown, mut more) = (0, Vec::new());
+            while let Some(line) = next.filter(|line| line.check == first.check) {
+                if line.verdict != Verdict::Ok && shown == LINES_MAX {
+                    more.push(line.verdict);
+                } else {
+                    shown += usize::from(line.verdict != Verdict::Ok);
+                    text.push_str(&line.shown(style));
+                }
+                next = lines.next();
             }
-            let mark = match line.verdict {
-                Verdict::Ok => ok,
-                Verdict::Warning => warning,
-                Verdict::Failed => failed,
-            };
-            writeln!(text, "  {mark} {}", line.text).expect("a string grows");
-            if !line.hint.is_empty() {
-                writeln!(text, "      next: {}", line.hint).expect("a string grows");
+            if let Some(verdict) = more.iter().max() {
+                let rest = Line {
+                    check: first.check,
+                    verdict: *verdict,
+                    text: format!("and {} more", more.len()),
+                    hint: "kubectl fleet check -o json".to_owned(),
+                };
+                text.push_str(&rest.shown(style));
             }
         }
         let of = |verdict| self.lines.iter().filter(|line| line.verdict == verdict).count();
@@ -171,6 +195,28 @@ impl Report {
             of(Verdict::Failed)
         )
         .expect("a string grows");
+        text
+    }
+}
+
+impl Line {
+    fn shown(&self, style: &Style) -> String {
+        let marks = if style.unicode {
+            ["√", "‼", "×"]
+        } else {
+            ["ok", "!!", "xx"]
+        };
+        let mark = match self.verdict {
+            Verdict::Ok => marks[0],
+            Verdict::Warning => marks[1],
+            Verdict::Failed => marks[2],
+        };
+        let lead = format!("  {mark} ");
+        let below = lead.chars().count();
+        let mut text = format!("{lead}{}\n", style.wrapped(&self.text, below, below + 2));
+        if !self.hint.is_empty() {
+            text.push_str(&chain::next(&self.hint, 6));
+        }
         text
     }
 }
@@ -187,14 +233,13 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         short: output == How::Short,
         ..Report::default()
     };
-    hub::check(&hub.client, &mut report).await;
-    installation::check(&hub.client, pre, &mut report).await;
-    if !pre {
-        fleet::check(&hub.client, &mut report).await;
-    }
+    progress::shown(READING, look(&hub, pre, &mut report)).await;
     for context in &member_context {
         match clusters::connect_with(&globals.of_member(context)).await {
-            Ok(member) => member::check(&member.client, context, &hub, &mut report).await,
+            Ok(member) => {
+                let looking = member::check(&member.client, context, &hub, &mut report);
+                progress::shown(&format!("reading {context}"), looking).await;
+            }
             Err(error) => report.fail("member", format!("{error:#}"), "kubectl config get-contexts"),
         }
     }
@@ -206,4 +251,15 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     };
     output::print(&report, format)?;
     Ok(if report.healthy { Exit::Done } else { Exit::Left })
+}
+
+async fn look(hub: &Cluster, pre: bool, report: &mut Report) {
+    // A hub that does not answer has nothing more to say, and takes its time not to say it.
+    if !hub::check(&hub.client, report).await {
+        return;
+    }
+    installation::check(&hub.client, pre, report).await;
+    if !pre {
+        fleet::check(&Hub::of(hub), now(), report).await;
+    }
 }

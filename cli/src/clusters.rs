@@ -8,11 +8,13 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::globals::Globals;
+use crate::{globals::Globals, problem::Failure};
 
 /// A cluster that the user's kubeconfig knows.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
+    /// The same for watches, which may be silent for longer than a request may take.
+    pub(crate) watches: Client,
     /// Its API server.
     pub(crate) server: String,
     /// Its CA, PEM, unless the kubeconfig relies on the system's roots.
@@ -24,31 +26,27 @@ pub(crate) struct Cluster {
 /// How long a connection to an API server may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The cluster of `context`; the current context if there is none.
-pub(crate) async fn connect(context: Option<&str>) -> Result<Cluster> {
-    let globals = Globals {
-        context: context.map(str::to_owned),
-        ..Globals::default()
-    };
-    connect_with(&globals).await
-}
-
 /// The cluster that kubectl would speak to with these flags.
 pub(crate) async fn connect_with(globals: &Globals) -> Result<Cluster> {
     let (mut config, _) = config(globals).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    if !globals.request_timeout.is_zero() {
-        config.read_timeout = Some(globals.request_timeout);
-    }
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = config.default_namespace.clone();
     let ca = config
         .root_cert
         .as_ref()
         .map(|all| all.iter().map(|der| pem(der)).collect());
-    let client = Client::try_from(config).with_context(|| format!("cannot reach {server}"))?;
+    let failed = || format!("cannot reach {server}");
+    let watches = Client::try_from(config.clone()).with_context(failed)?;
+    let client = if globals.request_timeout.is_zero() {
+        watches.clone()
+    } else {
+        config.read_timeout = Some(globals.request_timeout);
+        Client::try_from(config).with_context(failed)?
+    };
     Ok(Cluster {
         client,
+        watches,
         server,
         ca,
         namespace,
@@ -61,8 +59,9 @@ pub(crate) async fn config(globals: &Globals) -> Result<(Config, String)> {
         Some(file) => file.clone().into_os_string(),
         None => std::env::var_os("KUBECONFIG").unwrap_or_default(),
     };
-    let kubeconfig =
-        kubeconfig(&listed).context("cannot read the kubeconfig (set KUBECONFIG, or create ~/.kube/config)")?;
+    let kubeconfig = kubeconfig(&listed)
+        .context("cannot read the kubeconfig (set KUBECONFIG, or create ~/.kube/config)")
+        .map_err(|error| Failure::error(format!("{error:#}"), "kubectl config view"))?;
     let options = KubeConfigOptions {
         context: globals.context.clone(),
         cluster: globals.cluster.clone(),
@@ -75,7 +74,8 @@ pub(crate) async fn config(globals: &Globals) -> Result<(Config, String)> {
         .with_context(|| match &globals.context {
             Some(name) => format!("cannot use context {name:?} (`kubectl config get-contexts` lists them)"),
             None => "cannot use the current context (`kubectl config get-contexts` lists all)".to_owned(),
-        })?;
+        })
+        .map_err(|error| Failure::error(format!("{error:#}"), "kubectl config get-contexts"))?;
     if let Some(user) = &globals.as_user {
         config.auth_info.impersonate = Some(user.clone());
         config.auth_info.impersonate_groups = Some(globals.as_group.clone()).filter(|groups| !groups.is_empty());

@@ -3,8 +3,6 @@
 //! kubectl itself asks plugins: for `kubectl fleet <TAB>` it runs `kubectl_complete-fleet` with the words so far and expects one
 //! candidate a line and, last, a line `:4` (nothing of the file system is meant).
 
-use std::io;
-
 use anyhow::Result;
 use clap::{Command, ValueEnum};
 use clap_complete::{Shell, generate};
@@ -17,6 +15,8 @@ pub(crate) const PROGRAM: &str = "kubectl_complete-fleet";
 const NO_FILES: &str = ":4";
 
 /// Print what makes a shell complete this command.
+///
+/// With `kubectl` it prints the program that kubectl itself asks for `kubectl fleet <TAB>`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  source <(kubectl fleet completion bash)\n  \
                   kubectl fleet completion fish > ~/.config/fish/completions/kubectl-fleet.fish\n  \
@@ -35,18 +35,21 @@ enum Kind {
     Kubectl,
 }
 
-pub(crate) fn run(args: &Args, mut command: Command) {
+pub(crate) fn run(args: &Args, mut command: Command) -> Result<()> {
     let shell = match args.shell {
         Kind::Bash => Shell::Bash,
         Kind::Zsh => Shell::Zsh,
         Kind::Fish => Shell::Fish,
         Kind::Kubectl => {
-            println!("#!/bin/sh\n# Asked by kubectl for `kubectl fleet <TAB>`.\nexec kubectl-fleet __complete \"$@\"");
-            return;
+            return output::write(
+                "#!/bin/sh\n# Asked by kubectl for `kubectl fleet <TAB>`.\nexec kubectl-fleet __complete \"$@\"\n",
+            );
         }
     };
     // The program that the shell runs has another name than what people type.
-    generate(shell, &mut command, "kubectl-fleet", &mut io::stdout());
+    let mut script = Vec::new();
+    generate(shell, &mut command, "kubectl-fleet", &mut script);
+    output::write(&String::from_utf8_lossy(&script))
 }
 
 /// Answers kubectl: the words so far, the last one unfinished.

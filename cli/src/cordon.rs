@@ -13,7 +13,9 @@ use crate::{
     terminal,
 };
 
-/// Keep new placements away from a member cluster. What is there stays; `kubectl fleet drain` takes it off as well.
+/// Keep new placements away from a member cluster.
+///
+/// What is there stays; `kubectl fleet drain` takes it off as well.
 ///
 /// Exit status: 0 done, 1 error, 2 usage, 4 refused.
 #[derive(Debug, clap::Args)]
@@ -32,12 +34,16 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         member: cluster,
         globals,
     } = args;
-    let hub = Hub::new(clusters::connect_with(&globals).await?.client);
+    let hub = Hub::of(&clusters::connect_with(&globals).await?);
     let added = add(&hub, &cluster).await.map_err(anyhow::Error::from);
     let added = added.with_context(|| format!("failed to cordon cluster {cluster}"))?;
-    let word = if added { "is cordoned" } else { "was cordoned already" };
-    terminal::note(&format!("{cluster} {word}: nothing new is placed there"));
+    terminal::note(&words(&cluster, added));
     Ok(Exit::Done)
+}
+
+fn words(cluster: &str, is_new: bool) -> String {
+    let word = if is_new { "is cordoned" } else { "was cordoned already" };
+    format!("{cluster} {word}: nothing new is placed there")
 }
 
 /// Adds the taint unless it is there; whether it had to be.
@@ -99,6 +105,7 @@ fn uncordon(cluster: &mut DynamicObject) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{Fake, shown::assert_golden};
 
     fn cluster(taints: &Value) -> DynamicObject {
         serde_json::from_value(json!({
@@ -137,5 +144,19 @@ mod tests {
             assert_eq!(object.data["spec"]["taints"], uncordoned);
             assert_eq!(object.data["spec"]["fromTheFuture"], 1);
         }
+    }
+
+    #[tokio::test]
+    async fn it_says_whether_there_was_one_already() {
+        let fake = Fake::new();
+        let hub = Hub::new(fake.server.client());
+        let mut text = String::new();
+        for _ in 0..2 {
+            let added = add(&hub, "east").await.expect("east is there");
+            text += &(words("east", added) + "\n");
+        }
+        assert_golden("cordon.txt", &text);
+        let missing = add(&hub, "west").await.expect_err("west is not");
+        assert!(matches!(missing, Unchanged::Unread(problem) if problem.is_missing()));
     }
 }

@@ -10,10 +10,11 @@ use serde::Serialize;
 
 use crate::{
     chain,
+    common::Common,
     exit::Exit,
-    globals::{Globals, InNamespace},
-    hub::{Hub, Place},
-    output::{self, Format, Shown, Style, Table},
+    hub::Place,
+    output::{self, Shown, Style, Table},
+    progress::{self, READING},
     reading::Reader,
     status,
     subject::{self, Subject},
@@ -32,26 +33,16 @@ pub(crate) struct Args {
     /// A placement, as kubectl takes it (crp/web, rp/web -n shop), or only its name; then a cluster
     #[arg(value_name = "PLACEMENT [CLUSTER]", required = true, num_args = 1..=3)]
     words: Vec<String>,
-    /// How to print it
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
     #[command(flatten)]
-    namespace: InNamespace,
-    #[command(flatten)]
-    globals: Globals,
+    common: Common,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit> {
-    let Args {
-        words,
-        output,
-        namespace,
-        globals,
-    } = args;
+    let Args { words, common } = args;
     subject::placement(&words, "default")?;
-    let place = Hub::reach(&globals, &namespace).await?;
-    let differences = read(&place, &words, now()).await?;
-    output::print(&differences, output)?;
+    let place = common.reach().await?;
+    let differences = progress::shown(READING, read(&place, &words, now())).await?;
+    output::print(&differences, common.output)?;
     Ok(differences.exit())
 }
 

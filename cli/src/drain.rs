@@ -15,6 +15,7 @@ use anyhow::Result;
 
 use crate::{
     exit::Exit,
+    globals::Globals,
     hub::Hub,
     output::{self, Format},
     terminal::{self, Say},
@@ -35,27 +36,34 @@ use state::{Cut, Drain, Options};
                   kubectl fleet uncordon east"
 )]
 pub(crate) struct Args {
-    /// The member cluster
-    #[arg(value_name = "CLUSTER")]
-    cluster: String,
     #[command(flatten)]
     options: Options,
-    /// The kubeconfig context of the hub [default: the current one]
-    #[arg(long)]
-    hub_cluster_context: Option<String>,
-    /// How to print what became of the placements
+    #[command(flatten)]
+    target: Target,
+}
+
+/// A member cluster, the hub that knows it, and how to print what became of it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Target {
+    /// The member cluster
+    // Not `cluster`, which is a flag of kubectl.
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) member: String,
+    /// How to print what became of it
     #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
+    pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) globals: Globals,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit> {
-    let Args {
-        cluster,
-        options,
-        hub_cluster_context,
+    let Args { options, target } = args;
+    let Target {
+        member: cluster,
         output,
-    } = args;
-    let hub = Hub::connect(hub_cluster_context.as_deref()).await?;
+        globals,
+    } = target;
+    let hub = Hub::connect(&globals).await?;
     let interrupted = async {
         // Without signals there is nothing to wait for.
         if tokio::signal::ctrl_c().await.is_err() {

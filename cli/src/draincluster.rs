@@ -28,7 +28,9 @@ use crate::{
 /// Requests at once.
 const TOGETHER: usize = 8;
 
-/// Drain a member cluster, as KubeFleet's plugin does. `kubectl fleet drain` says what holds a drain up
+/// Drain a member cluster with the lines of KubeFleet's plugin.
+///
+/// `kubectl fleet drain` says what holds a drain up. Exit status: 0 done, 1 anything else.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  kubectl fleet draincluster --cluster-name east --hub-cluster-context hub")]
 pub(crate) struct Args {
@@ -37,13 +39,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
-    let old::Target {
-        hub_cluster_context,
-        cluster_name,
-        timeout,
-    } = args.target;
-    let cluster = old::required(cluster_name, "cluster-name")?;
-    let hub = Hub::connect(hub_cluster_context.as_deref()).await?;
+    let old::Ready { hub, cluster, timeout } = args.target.ready().await?;
     drain(&hub, &cluster, timeout, &terminal::log).await
 }
 

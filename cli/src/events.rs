@@ -14,11 +14,12 @@ use serde::Serialize;
 
 use crate::{
     chain,
+    common::Common,
     exit::Exit,
-    globals::{Globals, InNamespace},
-    hub::{Ask, Hub, Place},
-    output::{self, Format, Shown, Style, Table},
+    hub::{Ask, Place},
+    output::{self, Shown, Style, Table},
     problem::Problem,
+    progress::{self, READING},
     reading::{Hidden, Reader},
     subject::{self, Key, Subject},
     terminal::now,
@@ -40,25 +41,16 @@ pub(crate) struct Args {
     /// What is asked about, as kubectl takes it (crp/web, csur/release, membercluster/east), or only its name
     #[arg(value_name = "OBJECT", required = true, num_args = 1..=2)]
     words: Vec<String>,
-    /// How to print them
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
     #[command(flatten)]
-    namespace: InNamespace,
-    #[command(flatten)]
-    globals: Globals,
+    common: Common,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit> {
-    let Args {
-        words,
-        output,
-        namespace,
-        globals,
-    } = args;
+    let Args { words, common } = args;
     subject::parse(&words, "default")?;
-    let place = Hub::reach(&globals, &namespace).await?;
-    output::print(&read(&place, &words, now()).await?, output)?;
+    let place = common.reach().await?;
+    let happened = progress::shown(READING, read(&place, &words, now())).await?;
+    output::print(&happened, common.output)?;
     Ok(Exit::Done)
 }
 

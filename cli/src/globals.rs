@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::old;
+use jiff::SignedDuration;
 
 /// How to reach the hub.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -32,8 +32,15 @@ pub(crate) struct Globals {
     #[arg(long, value_name = "GROUP", requires = "as_user")]
     pub(crate) as_group: Vec<String>,
     /// How long one request may take, such as 10s; 0s for ever
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = old::timeout)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = timeout)]
     pub(crate) request_timeout: Duration,
+}
+
+/// Reads `5m` or `1m30s`.
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<SignedDuration>().ok();
+    let positive = parsed.and_then(|duration| Duration::try_from(duration).ok());
+    positive.ok_or_else(|| "want a duration, such as 5m".to_owned())
 }
 
 /// The namespace of what is asked about.

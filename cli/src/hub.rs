@@ -19,7 +19,7 @@ pub(crate) use follow::News;
 pub(crate) use kinds::ServedKind;
 
 use crate::{
-    clusters,
+    clusters::{self, Cluster},
     globals::{Globals, InNamespace},
     problem::Problem,
 };
@@ -38,6 +38,10 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 #[derive(Clone)]
 pub(crate) struct Hub {
     client: Client,
+    /// The same without a limit of time between two events.
+    watches: Client,
+    /// The kubeconfig context that it was asked for by; empty for the hub.
+    context: String,
     /// What watches are about; all objects of their kind if it is empty.
     watched: Watched,
 }
@@ -140,11 +144,10 @@ impl From<Unchanged> for anyhow::Error {
 }
 
 impl Hub {
-    /// The hub of a context; of the current one if none is named.
-    pub(crate) async fn connect(context: Option<&str>) -> Result<Self> {
-        let cluster = clusters::connect(context).await;
-        let cluster = cluster.context("failed to create hub cluster client")?;
-        Ok(Self::new(cluster.client))
+    /// The hub that kubectl would speak to with these flags, for commands that scripts of KubeFleet's plugin know.
+    pub(crate) async fn connect(globals: &Globals) -> Result<Self> {
+        let cluster = clusters::connect_with(globals).await;
+        Ok(Self::of(&cluster.context("failed to create hub cluster client")?))
     }
 
     /// The hub that kubectl would speak to with these flags.
@@ -152,15 +155,42 @@ impl Hub {
         let cluster = clusters::connect_with(globals).await?;
         let given = named.namespace.clone().filter(|namespace| !namespace.is_empty());
         Ok(Place {
-            hub: Self::new(cluster.client),
+            hub: Self::of(&cluster),
             namespace: given.unwrap_or(cluster.namespace),
         })
     }
 
     pub(crate) fn new(client: Client) -> Self {
         Self {
+            watches: client.clone(),
             client,
+            context: String::new(),
             watched: Watched::default(),
+        }
+    }
+
+    /// The hub of a cluster that the kubeconfig knows.
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        Self {
+            watches: cluster.watches.clone(),
+            ..Self::new(cluster.client.clone())
+        }
+    }
+
+    /// The cluster of a context that somebody has named for a member.
+    pub(crate) async fn of_member(globals: &Globals, context: &str) -> Result<Self> {
+        let cluster = clusters::connect_with(&globals.of_member(context)).await?;
+        Ok(Self {
+            context: context.to_owned(),
+            ..Self::of(&cluster)
+        })
+    }
+
+    /// kubectl, as it speaks to this cluster.
+    pub(crate) fn kubectl(&self) -> String {
+        match self.context.as_str() {
+            "" => "kubectl".to_owned(),
+            context => format!("kubectl --context {context}"),
         }
     }
 
@@ -168,6 +198,8 @@ impl Hub {
     pub(crate) fn watching(&self, namespace: &str, name: &str) -> Self {
         Self {
             client: self.client.clone(),
+            watches: self.watches.clone(),
+            context: self.context.clone(),
             watched: Watched {
                 namespace: namespace.to_owned(),
                 fields: format!("metadata.name={name}"),

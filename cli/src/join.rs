@@ -7,7 +7,7 @@ mod values;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fleet_api::{
     annotations::RENEW_TOKEN,
     cluster::{MemberCluster, MemberClusterSpec},
@@ -22,9 +22,18 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
 
 use self::values::{How, how, rendered, values};
-use crate::{clusters, exit::Exit, old, progress, terminal};
+use crate::{
+    clusters,
+    exit::Exit,
+    globals::Globals,
+    old,
+    problem::Failure,
+    progress,
+    terminal::{self, Say},
+};
 
 const FIELD_MANAGER: &str = "kubectl-fleet";
 /// The member's Secret with the hub token, as the chart expects it.
@@ -47,9 +56,6 @@ pub(crate) struct Args {
     /// The member's name in the fleet
     #[arg(value_name = "NAME")]
     name: String,
-    /// The kubeconfig context of the hub [default: the current one]
-    #[arg(long)]
-    hub_cluster_context: Option<String>,
     /// The kubeconfig context of the member
     #[arg(long)]
     member_cluster_context: String,
@@ -84,7 +90,7 @@ pub(crate) struct Args {
     /// Wait until the member has joined
     #[arg(long)]
     wait: bool,
-    /// How long to wait
+    /// How long to wait, for `helm` too
     #[arg(long, default_value = "5m", value_parser = old::timeout)]
     timeout: Duration,
     /// Write the chart values to this file instead of stdout
@@ -93,6 +99,22 @@ pub(crate) struct Args {
     /// How to print the chart values: yaml or json
     #[arg(long, short, value_name = "FORMAT", default_value = "yaml", value_parser = how)]
     output: How,
+    #[command(flatten)]
+    globals: Globals,
+}
+
+/// A member's name, as somebody has typed it.
+pub(crate) fn cluster(name: &str) -> Result<ClusterName> {
+    let parsed: Result<ClusterName, _> = name.parse();
+    parsed.map_err(|error| Failure::usage(error.to_string(), ""))
+}
+
+/// One that is being deleted cannot be joined.
+fn leaving(cluster: &ClusterName) -> anyhow::Error {
+    Failure::error(
+        format!("MemberCluster {cluster} is being deleted; wait until it is gone, then join again"),
+        format!("kubectl fleet leave {cluster} --wait"),
+    )
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -113,7 +135,6 @@ fn lifetime(text: &str) -> Result<SignedDuration, String> {
 pub(crate) async fn run(args: Args) -> Result<Exit> {
     let Args {
         name,
-        hub_cluster_context,
         member_cluster_context,
         hub_url,
         heartbeat_period_seconds,
@@ -128,6 +149,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         timeout,
         output_file,
         output,
+        globals,
     } = args;
     let (output_file, output) = match (output_file, output) {
         (None, How::File(file)) => {
@@ -139,10 +161,10 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         }
         other => other,
     };
-    let cluster: ClusterName = name.parse()?;
-    let hub = clusters::connect(hub_cluster_context.as_deref()).await?;
-    let member = clusters::connect(Some(&member_cluster_context)).await?;
-    if hub.server == member.server && hub_cluster_context.as_deref() != Some(member_cluster_context.as_str()) {
+    let cluster = self::cluster(&name)?;
+    let hub = clusters::connect_with(&globals).await?;
+    let member = clusters::connect_with(&globals.of_member(&member_cluster_context)).await?;
+    if hub.server == member.server && globals.context.as_deref() != Some(member_cluster_context.as_str()) {
         eprintln!("note: hub and member are the same cluster ({})", hub.server);
     }
 
@@ -153,7 +175,8 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         ));
     }
     if dry_run {
-        foreseen(&hub.client, &cluster, &member_namespace, unbounded_token).await?;
+        let say = &terminal::note;
+        foreseen(&hub.client, &cluster, &member_namespace, unbounded_token, say).await?;
         let values = values(&hub, hub_url, &cluster, member_namespace);
         values::print(&values, &output, None)?;
         return Ok(Exit::Done);
@@ -183,22 +206,35 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         }
     }
 
+    let namespace = member_namespace.clone();
     let values = values(&hub, hub_url, &cluster, member_namespace);
     // Who installs has no use for them on the screen.
     if !install || output_file.is_some() {
         values::print(&values, &output, output_file.as_deref())?;
     }
+    let deadline = Instant::now() + timeout;
     if install {
-        install::helm(&member_cluster_context, &chart, &rendered(&values, &How::Yaml)?).await?;
+        let release = install::Release {
+            context: &member_cluster_context,
+            kubeconfig: globals.kubeconfig.as_deref(),
+            namespace: &namespace,
+            chart: &chart,
+        };
+        let values = rendered(&values, &How::Yaml)?;
+        let installing = progress::shown("installing the member agent", release.install(&values));
+        let Ok(installed) = tokio::time::timeout_at(deadline, installing).await else {
+            terminal::note("the time is up, and helm has not ended: see --timeout");
+            return Ok(Exit::TimedOut);
+        };
+        installed?;
     } else {
         eprintln!("next: install the member-agent chart on the member with these values");
     }
     if !wait {
         return Ok(Exit::Done);
     }
-    let joined = install::joined(&hub.client, &cluster);
-    let waited = tokio::time::timeout(timeout, progress::shown("waiting until it has joined", joined)).await;
-    let Ok(waited) = waited else {
+    let joined = progress::shown("waiting until it has joined", install::joined(&hub, &cluster));
+    let Ok(waited) = tokio::time::timeout_at(deadline, joined).await else {
         terminal::note(&format!(
             "the time is up, and {cluster} has not joined: `kubectl fleet why membercluster/{cluster}` says what it waits for"
         ));
@@ -222,7 +258,7 @@ fn is_loopback(url: &str) -> bool {
 }
 
 /// What would be written, in words.
-async fn foreseen(hub: &Client, cluster: &ClusterName, namespace: &str, unbounded: bool) -> Result<()> {
+async fn foreseen(hub: &Client, cluster: &ClusterName, namespace: &str, unbounded: bool, say: Say<'_>) -> Result<()> {
     let clusters = Api::<MemberCluster>::all(hub.clone());
     let existing = clusters.get_opt(cluster.as_str()).await;
     let existing = existing.context("cannot read MemberClusters on the hub: are the CRDs installed?")?;
@@ -231,18 +267,20 @@ async fn foreseen(hub: &Client, cluster: &ClusterName, namespace: &str, unbounde
     } else {
         "a token that it may renew"
     };
-    eprintln!(
+    say(&format!(
         "would apply ServiceAccount {FLEET_SYSTEM_NAMESPACE}/{} on the hub, and issue {token}",
         cluster.service_account()
-    );
+    ));
     match existing {
         Some(found) if found.meta().deletion_timestamp.is_some() => {
-            bail!("MemberCluster {cluster} is being deleted; wait until it is gone, then join again")
+            return Err(leaving(cluster));
         }
-        Some(_) => eprintln!("would keep MemberCluster {cluster}, with what is asked for now"),
-        None => eprintln!("would create MemberCluster {cluster}"),
+        Some(_) => say(&format!(
+            "would keep MemberCluster {cluster}, with what is asked for now"
+        )),
+        None => say(&format!("would create MemberCluster {cluster}")),
     }
-    eprintln!("would write Secret {namespace}/{TOKEN_SECRET} on the member");
+    say(&format!("would write Secret {namespace}/{TOKEN_SECRET} on the member"));
     Ok(())
 }
 
@@ -279,15 +317,18 @@ async fn member_cluster(
         return Ok(());
     };
     if existing.meta().deletion_timestamp.is_some() {
-        bail!("MemberCluster {cluster} is being deleted; wait until it is gone, then join again");
+        return Err(leaving(cluster));
     }
     let other = &existing.spec.identity;
     if (&other.kind, &other.name, &other.namespace) != (&identity.kind, &identity.name, &identity.namespace) {
-        bail!(
+        let text = format!(
             "MemberCluster {cluster} exists with another identity ({} {}): choose another name, or delete it first",
-            other.kind,
-            other.name
+            other.kind, other.name
         );
+        return Err(Failure::error(
+            text,
+            format!("kubectl get membercluster {cluster} -o yaml"),
+        ));
     }
     // What somebody has set since stays; only what was asked for now changes.
     let mut wanted = existing.clone();
@@ -332,16 +373,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_that_lead_back_are_noticed() {
-        for url in ["https://127.0.0.1:6443", "https://localhost", "https://[::1]:6443/api"] {
-            assert!(is_loopback(url), "{url}");
-        }
-        for url in ["https://10.0.0.1:6443", "https://hub.example.com", "nonsense url"] {
-            assert!(!is_loopback(url), "{url}");
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
 //! Live screens: something is read, shown, and read again once it has changed. Where stdout is no terminal, a line is printed
 //! for each change instead.
 //!
-//! An API server that goes away ends nothing: what was read last stays, with the time since when it is stale, until it is back.
+//! An API server that goes away, or that answers nothing any more, ends nothing: what was read last stays, with the time since
+//! when it is stale, until it is back.
 
 mod keys;
 mod screen;
@@ -25,6 +26,12 @@ use crate::{
 
 /// Before an API server that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
+/// An API server that has not answered for so long is said to be away, and waited for.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Nobody waits longer for one answer: it is asked again.
+const READ_MAX: Duration = Duration::from_secs(60);
+/// Even if nothing is heard of changes, so often it is read again: a watch of an API server that is frozen says nothing.
+const AGAIN: Duration = Duration::from_secs(15);
 
 /// What a screen shows at one moment.
 pub(crate) struct Picture {
@@ -37,7 +44,14 @@ pub(crate) struct Picture {
     /// What `why` can be asked about, as it is called on the screen.
     pub(crate) subjects: Vec<String>,
     /// What the keys do.
-    pub(crate) actions: Vec<Action>,
+    pub(crate) offers: Vec<Offer>,
+}
+
+/// Something that a key does, and the subject that it is done to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) of: String,
+    pub(crate) action: Action,
 }
 
 /// Something that a key does on the hub.
@@ -68,23 +82,24 @@ pub(crate) enum News {
 /// Shows a source until it has ended, somebody has seen enough, or the time is up.
 pub(crate) async fn show(source: &mut impl Source, place: &Place, timeout: Option<Duration>) -> Result<Exit> {
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    let showing = async {
-        if is_terminal {
-            Box::pin(screen::run(source, place)).await
-        } else {
-            lines(source, &|line| output::write(line)).await
+    let time_is_up = async {
+        match timeout {
+            Some(timeout) => tokio::time::sleep(timeout).await,
+            None => std::future::pending().await,
         }
     };
-    match timeout {
-        None => showing.await,
-        Some(timeout) => {
-            if let Ok(ended) = tokio::time::timeout(timeout, showing).await {
-                return ended;
-            }
-            terminal::note("the time is up: see --timeout");
-            Ok(Exit::TimedOut)
+    let exit = if is_terminal {
+        Box::pin(screen::run(source, place, time_is_up)).await?
+    } else {
+        tokio::select! {
+            ended = lines(source, &|line| output::write(line)) => ended?,
+            () = time_is_up => Exit::TimedOut,
         }
+    };
+    if exit == Exit::TimedOut {
+        terminal::note("the time is up: see --timeout");
     }
+    Ok(exit)
 }
 
 /// A line for each change.
@@ -125,11 +140,14 @@ pub(crate) async fn lines(source: &mut impl Source, print: &dyn Fn(&str) -> Resu
 /// Reads again and again. Ends only with a problem that does not pass.
 async fn feed(source: &mut impl Source, news: mpsc::Sender<News>) -> Problem {
     loop {
-        let done = match source.read(terminal::now()).await {
+        let Some(read) = read_in_time(source, &news).await else {
+            continue;
+        };
+        let done = match read {
             Ok(picture) => {
                 // Whoever has seen enough drops both ends.
                 _ = news.send(News::Fresh(picture)).await;
-                source.changed().await
+                tokio::time::timeout(AGAIN, source.changed()).await.unwrap_or(Ok(()))
             }
             Err(problem) => Err(problem),
         };
@@ -142,4 +160,20 @@ async fn feed(source: &mut impl Source, news: mpsc::Sender<News>) -> Problem {
             Err(problem) => return problem,
         }
     }
+}
+
+/// One picture; none if it is to be asked for again. An answer that is late is said to be, and waited for all the same: a large
+/// fleet takes its time.
+async fn read_in_time(source: &mut impl Source, news: &mpsc::Sender<News>) -> Option<Result<Picture, Problem>> {
+    let reading = tokio::time::timeout(READ_MAX, source.read(terminal::now()));
+    tokio::pin!(reading);
+    let read = tokio::select! {
+        read = &mut reading => read,
+        () = tokio::time::sleep(ANSWER_MAX) => {
+            let late = format!("the hub has not answered for {} s", ANSWER_MAX.as_secs());
+            _ = news.send(News::Stale(late)).await;
+            reading.await
+        }
+    };
+    read.ok()
 }

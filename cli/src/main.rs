@@ -5,7 +5,7 @@
 //!
 //! | what | in |
 //! |---|---|
-//! | kubectl's own flags; kubeconfig and contexts | `globals`, `clusters` |
+//! | kubectl's own flags; kubeconfig and contexts | `globals`, `clusters`, `common` |
 //! | requests to the hub: pages, watches, conflicts | `hub` |
 //! | what explanations are made from, read with few requests | `reading` |
 //! | errors, what to type next, and the right that is missing | `problem`, `rights` |
@@ -19,6 +19,7 @@ mod approve;
 mod chain;
 mod check;
 mod clusters;
+mod common;
 mod complete;
 mod cordon;
 mod dashboard;
@@ -75,51 +76,31 @@ struct Args {
     command: Command,
 }
 
+// What a command is for stands at its arguments: a comment here would take the place of its whole help.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Let a cluster join the fleet: identity, MemberCluster and the member's configuration in one go
     Join(join::Args),
-    /// Show the fleet in one screen, or one placement with its clusters
     Status(status::Args),
-    /// Say what is wrong, why, what it holds back, and what to do
     Why(why::Args),
-    /// Watch a placement or an update run until it is done
     Rollout(rollout::Args),
-    /// Show members, placements and update runs on a live screen
     Top(top::Args),
-    /// Show what belongs to a placement: snapshots, bindings, runs, Works
     Tree(tree::Args),
-    /// Show what happened to a placement, an update run, a member or an object
     Events(events::Args),
-    /// Show what differs between the hub and members
     Diff(diff::Args),
-    /// Take a cluster out of the fleet
     Leave(leave::Args),
-    /// Check that the fleet is installed and well
     Check(check::Args),
-    /// Say what the hub would do with a placement
     Plan(plan::Args),
-    /// Keep new placements away from a member cluster
     Cordon(cordon::Args),
-    /// Take all placements off a member cluster, and say what holds it up
     Drain(drain::Args),
-    /// Take a drained member cluster back
     Uncordon(uncordon::Args),
-    /// Approve what an update run waits for
     Approve(approve::Args),
-    /// Open the fleet in the browser
     Dashboard(dashboard::Args),
-    /// Drain a member cluster with the lines of KubeFleet's plugin
     #[command(name = "draincluster")]
     DrainCluster(draincluster::Args),
-    /// Take the cordon off with the lines of KubeFleet's plugin
     #[command(name = "uncordoncluster")]
     UncordonCluster(uncordoncluster::Args),
-    /// Collect what somebody needs to see who is to help
     SupportBundle(support_bundle::Args),
-    /// Print what makes a shell complete this command
     Completion(complete::Args),
-    /// Write the manual
     Manual(manual::Args),
     /// Say which version this is
     Version,
@@ -165,9 +146,7 @@ async fn main() -> ExitCode {
         (Err(error), Some(name)) => old::refuse(&format!("{error:#}"), help(name).as_deref()),
         (Err(error), None) => {
             terminal::note(&format!("Error: {error:#}"));
-            if let Some(next) = problem::next(&error) {
-                terminal::note(&format!("next: {next}"));
-            }
+            terminal::note(&format!("next: {}", problem::next(&error, &word)));
             problem::exit_of(&error).into()
         }
     }
@@ -194,7 +173,7 @@ async fn run(command: Command) -> Result<Exit> {
         Command::DrainCluster(args) => draincluster::run(args).await?,
         Command::UncordonCluster(args) => uncordoncluster::run(args).await?,
         Command::SupportBundle(args) => return support_bundle::run(args).await,
-        Command::Completion(args) => complete::run(&args, Args::command()),
+        Command::Completion(args) => complete::run(&args, Args::command())?,
         Command::Manual(args) => return manual::run(&args, Args::command()),
         Command::Answer { words } => return complete::answer(&words, &Args::command()),
         Command::Version => version::print(),

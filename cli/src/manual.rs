@@ -7,7 +7,9 @@ use clap::{Arg, Command};
 
 use crate::{exit::Exit, output};
 
-/// Write the manual: man pages into a directory, or all of it as Markdown on stdout.
+/// Write the manual.
+///
+/// Man pages into a directory, or all of it as Markdown on stdout.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  kubectl fleet manual --man ~/.local/share/man/man1")]
 pub(crate) struct Args {
@@ -27,9 +29,8 @@ pub(crate) fn run(args: &Args, mut command: Command) -> Result<Exit> {
 
 fn pages(command: &Command, folder: &std::path::Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let commands = command.get_subcommands().filter(|it| shown(it));
-    for command in std::iter::once(command).chain(commands) {
-        let name = page_name(command);
+    for (name, command) in all(command) {
+        let name = name.replace(' ', "-");
         let mut page = Vec::new();
         let named = command.clone().display_name(name.clone());
         clap_mangen::Man::new(named)
@@ -41,11 +42,16 @@ fn pages(command: &Command, folder: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-fn page_name(command: &Command) -> String {
-    match command.get_name() {
-        "kubectl-fleet" => "kubectl-fleet".to_owned(),
-        name => format!("kubectl-fleet-{name}"),
+/// The command itself and all below it that are shown, each with its whole name.
+fn all(command: &Command) -> Vec<(String, &Command)> {
+    let mut found = vec![("kubectl-fleet".to_owned(), command)];
+    let mut at = 0;
+    while let Some((name, command)) = found.get(at).cloned() {
+        let below = command.get_subcommands().filter(|it| shown(it));
+        found.extend(below.map(|it| (format!("{name} {}", it.get_name()), it)));
+        at += 1;
     }
+    found
 }
 
 fn shown(command: &Command) -> bool {
@@ -78,13 +84,14 @@ fn write_all(command: &Command, out: &mut String) -> std::fmt::Result {
         writeln!(out, "| [`{name}`](#{name}) | {} |", escaped(&about))?;
     }
     for command in command.get_subcommands().filter(|it| shown(it)) {
-        one(command, out)?;
+        one(command, "##", "", out)?;
     }
     Ok(())
 }
 
-fn one(command: &Command, out: &mut String) -> std::fmt::Result {
-    writeln!(out, "\n## {}\n", command.get_name())?;
+fn one(command: &Command, level: &str, above: &str, out: &mut String) -> std::fmt::Result {
+    let name = format!("{above}{}", command.get_name());
+    writeln!(out, "\n{level} {name}\n")?;
     let about = command.get_long_about().or(command.get_about());
     writeln!(out, "{}", about.map(ToString::to_string).unwrap_or_default())?;
     let arguments: Vec<&Arg> = command
@@ -104,6 +111,9 @@ fn one(command: &Command, out: &mut String) -> std::fmt::Result {
         if !lines.is_empty() {
             writeln!(out, "\n```sh\n{}\n```", lines.join("\n"))?;
         }
+    }
+    for below in command.get_subcommands().filter(|it| shown(it)) {
+        one(below, &format!("{level}#"), &format!("{name} "), out)?;
     }
     Ok(())
 }
@@ -179,10 +189,30 @@ mod tests {
         command.build();
         let folder = tempfile::tempdir().expect("a directory");
         pages(&command, folder.path()).expect("they are written");
-        for command in command.get_subcommands().filter(|it| shown(it)) {
-            let page = folder.path().join(format!("{}.1", page_name(command)));
+        let commands = all(&command);
+        assert!(commands.iter().any(|(name, _)| name == "kubectl-fleet rollout watch"));
+        for (name, command) in commands {
+            let page = folder.path().join(format!("{}.1", name.replace(' ', "-")));
             assert!(page.exists(), "{}", page.display());
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let has_example = examples.contains("kubectl fleet ");
+            assert!(
+                has_example || command.has_subcommands() || name.ends_with(" version"),
+                "{name}"
+            );
         }
-        assert!(folder.path().join("kubectl-fleet.1").exists());
+    }
+
+    #[test]
+    fn help_tells_all_that_is_to_be_known() {
+        let mut command = crate::Args::command();
+        command.build();
+        for (name, command) in all(&command) {
+            let words = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+            let is_short = ["kubectl-fleet", "kubectl-fleet rollout", "kubectl-fleet version"].contains(&name.as_str());
+            assert!(is_short || words.lines().count() > 1, "{name}: {words}");
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(about.chars().count() <= 120, "{name}: {about}");
+        }
     }
 }

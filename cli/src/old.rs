@@ -3,10 +3,10 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, anyhow};
-use jiff::SignedDuration;
 use tokio::time::Instant;
 
-use crate::{exit::Exit, terminal};
+pub(crate) use crate::globals::timeout;
+use crate::{exit::Exit, globals::Globals, hub::Hub, terminal};
 
 /// The commands whose lines scripts know.
 pub(crate) const COMMANDS: [&str; 3] = ["approve", "draincluster", "uncordoncluster"];
@@ -15,28 +15,39 @@ pub(crate) const COMMANDS: [&str; 3] = ["approve", "draincluster", "uncordonclus
 // What is missing is said in the words that scripts know, not in those of the parser.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Target {
-    /// The kubeconfig context of the hub [default: the current one]
-    #[arg(long, alias = "hubClusterContext")]
-    pub(crate) hub_cluster_context: Option<String>,
     /// The name of the member cluster
     #[arg(long, alias = "clusterName")]
     pub(crate) cluster_name: Option<String>,
     /// How long to try
     #[arg(long, default_value = "5m", value_parser = timeout)]
     pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+}
+
+/// A target that can be spoken to.
+pub(crate) struct Ready {
+    pub(crate) hub: Hub,
+    pub(crate) cluster: String,
+    pub(crate) timeout: Duration,
+}
+
+impl Target {
+    pub(crate) async fn ready(self) -> Result<Ready> {
+        let cluster = required(self.cluster_name, "cluster-name")?;
+        let hub = Hub::connect(&self.globals).await?;
+        Ok(Ready {
+            hub,
+            cluster,
+            timeout: self.timeout,
+        })
+    }
 }
 
 /// A flag that has to be given.
 pub(crate) fn required(value: Option<String>, flag: &str) -> Result<String> {
     let given = value.filter(|text| !text.is_empty());
     given.ok_or_else(|| anyhow!("required flag(s) {flag:?} not set"))
-}
-
-/// Reads `5m` or `1m30s`.
-pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<SignedDuration>().ok();
-    let positive = parsed.and_then(|duration| Duration::try_from(duration).ok());
-    positive.ok_or_else(|| "want a duration, such as 5m".to_owned())
 }
 
 /// Until the deadline, which ends it in the words that scripts know.
@@ -61,7 +72,7 @@ pub(crate) fn is_about_deletion(error: &anyhow::Error, placement: &str) -> bool 
 
 /// How KubeFleet's plugin ends when it fails.
 pub(crate) fn refuse(error: &str, help: Option<&str>) -> ExitCode {
-    eprintln!("Error: {error}");
+    terminal::note(&format!("Error: {error}"));
     if let Some(help) = help {
         eprintln!("{help}");
     }

@@ -12,7 +12,7 @@ use std::{fmt, fmt::Write as _, io::Write as _};
 use anyhow::Result;
 use serde::Serialize;
 
-pub(crate) use style::{Mark, Style};
+pub(crate) use style::{Mark, Style, is_mark};
 pub(crate) use tree::Node;
 
 /// How data is printed.

@@ -184,6 +184,23 @@ fn chain(error: &dyn std::error::Error) -> String {
     said
 }
 
+/// In a few words, why something could not be listed that is no kind of ours.
+pub(crate) fn brief(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => "no right to list them".to_owned(),
+        error => said(error),
+    }
+}
+
+/// An error of a request in words for people: what the API server said, or all causes.
+pub(crate) fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("the API server answered {}", status.code),
+        error => chain(error),
+    }
+}
+
 /// An error of ours, with what to type next.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -198,9 +215,17 @@ impl Failure {
         Self::with(Exit::Error, text, next)
     }
 
-    /// A command line that makes no sense.
+    /// A command line that makes no sense. Without a next step, it is the command's own help.
     pub(crate) fn usage(text: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
         Self::with(Exit::Usage, text, next)
+    }
+
+    /// A member that the hub does not know.
+    pub(crate) fn no_member(cluster: &str) -> anyhow::Error {
+        Self::error(
+            format!("there is no MemberCluster {cluster:?} (`kubectl get memberclusters` lists them)"),
+            "kubectl get memberclusters",
+        )
     }
 
     fn with(exit: Exit, text: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
@@ -217,17 +242,38 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What to type after an error; none if nobody knows.
-pub(crate) fn next(error: &anyhow::Error) -> Option<String> {
-    let problem = error.downcast_ref::<Problem>().map(Problem::next);
-    problem.or_else(|| error.downcast_ref::<Failure>().map(|failure| failure.next.clone()))
+/// What to type after an error of a command.
+pub(crate) fn next(error: &anyhow::Error, command: &str) -> String {
+    if let Some(problem) = error.downcast_ref::<Problem>() {
+        return problem.next();
+    }
+    if let Some(failure) = error
+        .downcast_ref::<Failure>()
+        .filter(|failure| !failure.next.is_empty())
+    {
+        return failure.next.clone();
+    }
+    let request = error.chain().find_map(|cause| cause.downcast_ref::<kube::Error>());
+    match request {
+        Some(kube::Error::Api(status)) if status.code == 401 => "kubectl auth whoami".to_owned(),
+        Some(kube::Error::Api(status)) if status.code == 403 => "kubectl auth can-i --list".to_owned(),
+        Some(kube::Error::Api(_)) => "kubectl fleet check".to_owned(),
+        Some(_) => "kubectl cluster-info".to_owned(),
+        None => format!("kubectl fleet {command} --help"),
+    }
 }
 
 /// How a command ends that an error ends.
 pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
     let failure = error.downcast_ref::<Failure>().map(|failure| failure.exit);
     let problem = error.downcast_ref::<Problem>().map(Problem::exit);
-    failure.or(problem).unwrap_or(Exit::Error)
+    let is_refusal = |cause: &kube::Error| matches!(cause, kube::Error::Api(status) if status.code == 403);
+    let refused = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<kube::Error>())
+        .any(is_refusal);
+    let other = if refused { Exit::Refused } else { Exit::Error };
+    failure.or(problem).unwrap_or(other)
 }
 
 #[cfg(test)]
@@ -293,5 +339,26 @@ mod tests {
         );
         let error = anyhow::Error::from(problem).context("failed to cordon");
         assert_eq!(exit_of(&error), Exit::Error);
+        assert_eq!(next(&error, "cordon"), "kubectl cluster-info");
+    }
+
+    #[test]
+    fn every_error_says_what_to_type_next() {
+        let request = |code| {
+            let status = Status::failure("no", "Whatever").with_code(code).boxed();
+            anyhow::Error::from(kube::Error::Api(status)).context("cannot write it")
+        };
+        let rows = [
+            (Failure::usage("odd words", ""), "kubectl fleet diff --help"),
+            (Failure::error("absent", "kubectl get crp"), "kubectl get crp"),
+            (anyhow::anyhow!("cannot write the file"), "kubectl fleet diff --help"),
+            (request(401), "kubectl auth whoami"),
+            (request(403), "kubectl auth can-i --list"),
+            (request(500), "kubectl fleet check"),
+        ];
+        for (error, wanted) in rows {
+            assert_eq!(next(&error, "diff"), wanted, "{error:#}");
+        }
+        assert_eq!(exit_of(&request(403)), Exit::Refused);
     }
 }

@@ -4,6 +4,8 @@ use std::{io::IsTerminal as _, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// What most commands do for long, if they do anything for long.
+pub(crate) const READING: &str = "reading the hub";
 /// What takes less is not worth a line.
 const AFTER: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(120);

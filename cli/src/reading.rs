@@ -30,6 +30,9 @@ pub(crate) struct Hidden {
     pub(crate) why: String,
     /// What to type next.
     pub(crate) next: String,
+    /// Whether the hub does not have the kind: then there are no such objects.
+    #[serde(skip)]
+    pub(crate) is_unserved: bool,
 }
 
 /// Reads, and remembers what it could not read.
@@ -56,6 +59,7 @@ impl<'a> Reader<'a> {
             what: "an object".to_owned(),
             why: odd.clone(),
             next: "kubectl api-resources --api-group=placement.kubernetes-fleet.io".to_owned(),
+            is_unserved: false,
         }));
         hidden.sort_by(|a, b| a.what.cmp(&b.what));
         hidden.dedup();
@@ -90,7 +94,12 @@ impl<'a> Reader<'a> {
     fn or_hidden<K: Kind, T>(&self, answer: Result<Vec<T>, Problem>) -> Result<Vec<T>, Problem> {
         match answer {
             Err(problem) if problem.is_forbidden() || problem.is_unserved() => {
-                self.hide(K::CRD.plural, &problem.brief(), &problem.next());
+                self.add(Hidden {
+                    what: K::CRD.plural.to_owned(),
+                    why: problem.brief(),
+                    next: problem.next(),
+                    is_unserved: problem.is_unserved(),
+                });
                 Ok(Vec::new())
             }
             answer => answer,
@@ -99,10 +108,15 @@ impl<'a> Reader<'a> {
 
     /// Remembers that something could not be read.
     pub(crate) fn hide(&self, what: &str, why: &str, next: &str) {
-        self.hidden.borrow_mut().push(Hidden {
+        self.add(Hidden {
             what: what.to_owned(),
             why: why.to_owned(),
             next: next.to_owned(),
+            is_unserved: false,
         });
+    }
+
+    fn add(&self, hidden: Hidden) {
+        self.hidden.borrow_mut().push(hidden);
     }
 }

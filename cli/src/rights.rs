@@ -4,6 +4,8 @@
 pub(crate) const APPROVER: &str = "fleet-approver";
 /// Bound to those who may drain clusters and take them back.
 pub(crate) const OPERATOR: &str = "fleet-operator";
+/// Bound to those who look and change nothing.
+pub(crate) const VIEWER: &str = "fleet-viewer";
 
 /// What one rule of a role allows.
 struct Rule {
@@ -14,7 +16,7 @@ struct Rule {
 
 const READ: &[&str] = &["get", "list", "watch"];
 
-/// The rules of both roles, as the chart has them.
+/// The rules of the roles, as the chart has them. Who may do more is named first.
 const RULES: &[Rule] = &[
     Rule {
         role: APPROVER,
@@ -48,6 +50,59 @@ const RULES: &[Rule] = &[
         role: OPERATOR,
         resources: &["clusterresourceplacementevictions"],
         verbs: &["get", "list", "watch", "create", "delete"],
+    },
+    Rule {
+        role: VIEWER,
+        resources: &[
+            "memberclusters",
+            "internalmemberclusters",
+            "clusterresourceplacements",
+            "resourceplacements",
+            "clusterschedulingpolicysnapshots",
+            "schedulingpolicysnapshots",
+            "clusterresourcesnapshots",
+            "resourcesnapshots",
+            "clusterresourceoverrides",
+            "resourceoverrides",
+            "clusterresourceoverridesnapshots",
+            "resourceoverridesnapshots",
+            "clusterresourcebindings",
+            "resourcebindings",
+            "works",
+            "clusterstagedupdateruns",
+            "stagedupdateruns",
+            "clusterstagedupdatestrategies",
+            "stagedupdatestrategies",
+            "clusterapprovalrequests",
+            "approvalrequests",
+            "clusterresourceplacementevictions",
+            "clusterresourceplacementdisruptionbudgets",
+        ],
+        verbs: READ,
+    },
+    Rule {
+        role: VIEWER,
+        resources: &["events", "namespaces", "customresourcedefinitions"],
+        verbs: &["list"],
+    },
+    Rule {
+        role: VIEWER,
+        resources: &["leases", "deployments"],
+        verbs: &["get", "list"],
+    },
+    Rule {
+        role: VIEWER,
+        resources: &[
+            "validatingwebhookconfigurations",
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicybindings",
+        ],
+        verbs: &["get"],
+    },
+    Rule {
+        role: VIEWER,
+        resources: &["subjectaccessreviews"],
+        verbs: &["create"],
     },
 ];
 
@@ -95,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_charts_roles_have_exactly_the_rights_that_the_commands_name() {
-        for name in [APPROVER, OPERATOR] {
+        for name in [APPROVER, OPERATOR, VIEWER] {
             let own = RULES.iter().filter(|rule| rule.role == name);
             let pairs = |rule: &Rule| {
                 let of =

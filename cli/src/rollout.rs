@@ -20,7 +20,7 @@ use crate::{
     exit::Exit,
     globals::{Globals, InNamespace},
     hub::{Hub, Place},
-    live::{self, Action, Picture, Source},
+    live::{self, Action, Offer, Picture, Source},
     old,
     output::{Mark, Node, Shown as _},
     problem::{Failure, Problem},
@@ -30,6 +30,7 @@ use crate::{
     top,
 };
 
+/// Watch a placement or an update run until it is done.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -159,7 +160,7 @@ fn gone(name: &str) -> Picture {
         body: Box::new(move |_| format!("{text}\nnext: kubectl fleet status\n")),
         ended: Some(Exit::Error),
         subjects: Vec::new(),
-        actions: Vec::new(),
+        offers: Vec::new(),
     }
 }
 
@@ -181,7 +182,7 @@ async fn of_placement(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<
         ),
         ended: (row.verdict == Verdict::Done).then_some(Exit::Done),
         subjects: vec![row.name.clone()],
-        actions: Vec::new(),
+        offers: Vec::new(),
         body: Box::new(move |style| detail.text(style)),
     })
 }
@@ -209,10 +210,15 @@ async fn of_run(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Pictur
         "{}: {} of {} clusters updated{stage}: {}",
         row.name, row.updated, row.clusters, row.text
     );
-    let mut actions: Vec<_> = top::approval(&row.next).map(Action::Approve).into_iter().collect();
+    let offer = |action| Offer {
+        of: row.name.clone(),
+        action,
+    };
+    let approval = top::approval(&row.next).map(Action::Approve);
+    let mut offers: Vec<_> = approval.map(offer).into_iter().collect();
     let ended = match (row.ended, row.verdict) {
         (false, _) => {
-            actions.push(Action::Stop(key.clone()));
+            offers.push(offer(Action::Stop(key.clone())));
             None
         }
         (true, Verdict::Done) => Some(Exit::Done),
@@ -223,7 +229,7 @@ async fn of_run(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Pictur
         line,
         ended,
         subjects: vec![row.name.clone(), row.placement.clone()],
-        actions,
+        offers,
         body: Box::new(move |style| tree.text(style)),
     })
 }

@@ -1,15 +1,16 @@
 //! `kubectl fleet status`: the fleet in one screen, or one placement with its clusters and the objects in trouble on them.
 
 mod fleet;
+mod hub_agent;
 mod placement;
 
 use anyhow::Result;
 
 use crate::{
+    common::Common,
     exit::Exit,
-    globals::{Globals, InNamespace},
-    hub::Hub,
-    output::{self, Format},
+    output,
+    progress::{self, READING},
     reading::Reader,
     subject::{self, Subject},
     terminal::now,
@@ -35,41 +36,37 @@ pub(crate) struct Args {
     /// Placements of all namespaces: the default unless -n is given
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// How to print it
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
     #[command(flatten)]
-    namespace: InNamespace,
-    #[command(flatten)]
-    globals: Globals,
+    common: Common,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit> {
     let Args {
         words,
         all_namespaces: _,
-        output,
-        namespace,
-        globals,
+        common,
     } = args;
-    let only = namespace.namespace.clone().unwrap_or_default();
+    let only = common.namespace.namespace.clone().unwrap_or_default();
     if !words.is_empty() {
         subject::placement(&words, &only)?;
     }
-    let place = Hub::reach(&globals, &namespace).await?;
+    let place = common.reach().await?;
     let reader = Reader::new(&place.hub);
     if words.is_empty() {
-        let overview = fleet::read(&reader, &only, now()).await?;
-        output::print(&overview, output)?;
+        let overview = progress::shown(READING, fleet::read(&reader, &only, now())).await?;
+        output::print(&overview, common.output)?;
         return Ok(overview.exit());
     }
     let (subject, _) = subject::placement(&words, &place.namespace)?;
-    let key = match subject {
-        Subject::Placement(key) => key,
-        _ => placement::named(&reader, &place.namespace, &words[0]).await?,
+    let reading = async {
+        let key = match subject {
+            Subject::Placement(key) => key,
+            _ => placement::named(&reader, &place.namespace, &words[0]).await?,
+        };
+        placement::must(&reader, &key, now()).await
     };
-    let detail = placement::must(&reader, &key, now()).await?;
-    output::print(&detail, output)?;
+    let detail = progress::shown(READING, reading).await?;
+    output::print(&detail, common.output)?;
     Ok(detail.exit())
 }
 

@@ -23,15 +23,27 @@ use crate::{clusters, exit::Exit, globals::Globals, progress, terminal};
 /// Objects of one kind; a fleet of a thousand members has tens of thousands of Works.
 const OBJECTS_MAX: usize = 2000;
 const PAGE: u32 = 500;
+/// Of objects that carry others: up to a megabyte each.
+const PAGE_OF_LARGE: u32 = 10;
+const LARGE: [&str; 8] = [
+    "clusterresourcesnapshots",
+    "resourcesnapshots",
+    "works",
+    "clusterresourceplacements",
+    "resourceplacements",
+    "clusterresourceplacementstatuses",
+    "clusterstagedupdateruns",
+    "stagedupdateruns",
+];
 /// The end of each log.
 const LOG_LINES: i64 = 5000;
 const LOG_BYTES: i64 = 4 * 1024 * 1024;
 /// All files together.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Collect what somebody needs to see who is to help: objects, Events, logs and metrics.
+/// Collect what somebody needs to see who is to help.
 ///
-/// What Secrets hold is left out, and so are the manifests in Works and snapshots: only their names are kept. Look at the files
+/// Objects, Events, logs and metrics. What Secrets hold is left out, and so are the manifests in Works and snapshots: only their names are kept. Look at the files
 /// before you pass them on all the same: names may tell something too.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -140,7 +152,8 @@ impl Bundle {
             None => Api::all_with(client.clone(), kind),
         };
         let file = format!("{cluster}/{}.json", kind.plural);
-        let mut params = ListParams::default().limit(PAGE);
+        let is_large = LARGE.contains(&kind.plural.as_str());
+        let mut params = ListParams::default().limit(if is_large { PAGE_OF_LARGE } else { PAGE });
         let mut found: Vec<Value> = Vec::new();
         loop {
             let page = match api.list(&params).await {

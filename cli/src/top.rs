@@ -6,12 +6,13 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use crate::{
+    chain,
     exit::Exit,
     globals::{Globals, InNamespace},
     hub::{Hub, Place},
-    live::{self, Action, Picture, Source},
+    live::{self, Action, Offer, Picture, Source},
     old,
-    output::{Shown as _, Style},
+    output::Style,
     problem::Problem,
     reading::Reader,
     status::{self, Overview},
@@ -80,12 +81,16 @@ fn picture(overview: Overview) -> Picture {
     let line = line
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-    let approvals = overview.runs.iter().filter_map(|run| approval(&run.next));
+    let offers = overview.runs.iter().filter_map(|run| {
+        let action = Action::Approve(approval(&run.next)?);
+        let of = run.name.clone();
+        Some(Offer { of, action })
+    });
     Picture {
         line: line.collect::<Vec<_>>().join("; "),
         ended: None,
         subjects: overview.names_in_order(),
-        actions: approvals.map(Action::Approve).collect(),
+        offers: offers.collect(),
         body: Box::new(move |style| {
             let mut out = overview.summary(style);
             for table in [
@@ -98,6 +103,7 @@ fn picture(overview: Overview) -> Picture {
                     _ = write!(out, "\n{text}");
                 }
             }
+            out.push_str(&chain::hidden(&overview.hidden, style));
             out
         }),
     }
@@ -112,11 +118,12 @@ pub(crate) fn approval(command: &str) -> Option<Key> {
 }
 
 impl Overview {
-    /// Everything that can be asked about, in the order of the screen.
+    /// Everything that is shown, in the order of the screen.
     fn names_in_order(&self) -> Vec<String> {
-        let mut names = self.names();
-        let members = names.iter().filter(|name| name.starts_with("membercluster/")).count();
-        names.rotate_left(members);
-        names
+        let placements = self.placements.iter().map(|row| row.name.clone());
+        let runs = self.runs.iter().map(|row| row.name.clone());
+        let members = self.members_shown(false);
+        let members = members.map(|row| format!("membercluster/{}", row.name));
+        placements.chain(runs).chain(members).collect()
     }
 }

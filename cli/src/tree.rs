@@ -13,11 +13,12 @@ use serde::Serialize;
 
 use crate::{
     chain,
+    common::Common,
     exit::Exit,
-    globals::{Globals, InNamespace},
-    hub::{Hub, Place},
-    output::{self, Format, Mark, Node, Shown, Style, Table},
+    hub::Place,
+    output::{self, Mark, Node, Shown, Style, Table},
     problem::Failure,
+    progress::{self, READING},
     reading::{Hidden, Reader},
     status,
     subject::{self, Key, Subject},
@@ -34,25 +35,16 @@ pub(crate) struct Args {
     /// A placement, as kubectl takes it (crp/web, rp/web -n shop), or only its name
     #[arg(value_name = "PLACEMENT", required = true, num_args = 1..=2)]
     words: Vec<String>,
-    /// How to print it
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
     #[command(flatten)]
-    namespace: InNamespace,
-    #[command(flatten)]
-    globals: Globals,
+    common: Common,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit> {
-    let Args {
-        words,
-        output,
-        namespace,
-        globals,
-    } = args;
+    let Args { words, common } = args;
     subject::placement(&words, "default")?;
-    let place = Hub::reach(&globals, &namespace).await?;
-    output::print(&read(&place, &words, now()).await?, output)?;
+    let place = common.reach().await?;
+    let tree = progress::shown(READING, read(&place, &words, now())).await?;
+    output::print(&tree, common.output)?;
     Ok(Exit::Done)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::ControlFlow, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use fleet_api::{
     cluster::{MemberCluster, Taint},
     conditions::{self, member_cluster::Healthy},
@@ -11,12 +11,13 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::{
-    cordon,
+    cordon, drain,
     evictions::{self, Eviction},
     exit::Exit,
     hub::{Hub, Named, News},
     old,
-    output::{self, Format, Shown, Table},
+    output::{self, Shown, Table},
+    problem::Failure,
     terminal::{self, Say},
 };
 
@@ -29,20 +30,13 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  kubectl fleet uncordon east\n  kubectl fleet uncordon east --cleanup -o json")]
 pub(crate) struct Args {
-    /// The member cluster
-    #[arg(value_name = "CLUSTER")]
-    cluster: String,
     #[command(flatten)]
     options: Options,
-    /// The kubeconfig context of the hub [default: the current one]
-    #[arg(long)]
-    hub_cluster_context: Option<String>,
     /// How long to try
     #[arg(long, default_value = "5m", value_parser = old::timeout)]
     timeout: Duration,
-    /// How to print what became of it
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
+    #[command(flatten)]
+    target: drain::Target,
 }
 
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -60,13 +54,16 @@ struct Options {
 
 pub(crate) async fn run(args: Args) -> Result<Exit> {
     let Args {
-        cluster,
         options,
-        hub_cluster_context,
         timeout,
-        output,
+        target,
     } = args;
-    let hub = Hub::connect(hub_cluster_context.as_deref()).await?;
+    let drain::Target {
+        member: cluster,
+        output,
+        globals,
+    } = target;
+    let hub = Hub::connect(&globals).await?;
     let uncordoning = uncordon(&hub, &cluster, options, &terminal::note);
     let Ok(report) = tokio::time::timeout_at(Instant::now() + timeout, uncordoning).await else {
         terminal::note(&format!(
@@ -149,7 +146,7 @@ impl Shown for Report {
 
 async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> Result<Report> {
     let Some(member) = hub.find::<MemberCluster>(cluster).await? else {
-        bail!("there is no MemberCluster {cluster:?} (`kubectl get memberclusters` lists them)");
+        return Err(Failure::no_member(cluster));
     };
     let is_cordoned = member.spec.taints.contains(&Taint::cordon());
     let outcome = if !is_cordoned {

@@ -13,7 +13,9 @@ use crate::{
     terminal::{self, Say},
 };
 
-/// Take the cordon off a member cluster, as KubeFleet's plugin does
+/// Take the cordon off with the lines of KubeFleet's plugin.
+///
+/// `kubectl fleet uncordon` says more. Exit status: 0 done, 1 anything else.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  kubectl fleet uncordoncluster --cluster-name east --hub-cluster-context hub")]
 pub(crate) struct Args {
@@ -22,13 +24,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
-    let old::Target {
-        hub_cluster_context,
-        cluster_name,
-        timeout,
-    } = args.target;
-    let cluster = old::required(cluster_name, "cluster-name")?;
-    let hub = Hub::connect(hub_cluster_context.as_deref()).await?;
+    let old::Ready { hub, cluster, timeout } = args.target.ready().await?;
     uncordon(&hub, &cluster, timeout, &terminal::log).await
 }
 

@@ -10,10 +10,11 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use crate::{
+    common::Common,
     exit::Exit,
-    globals::{Globals, InNamespace},
     hub::{Hub, Place},
-    output::{self, Format},
+    output,
+    progress::{self, READING},
     reading::Reader,
     subject::{self, Subject},
     terminal::now,
@@ -41,36 +42,26 @@ pub(crate) struct Args {
     /// The kubeconfig context of the cluster: who changed the object there is read from it
     #[arg(long, value_name = "NAME")]
     member_context: Option<String>,
-    /// How to print it
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
     #[command(flatten)]
-    namespace: InNamespace,
-    #[command(flatten)]
-    globals: Globals,
+    common: Common,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit> {
     let Args {
         words,
         member_context,
-        output,
-        namespace,
-        globals,
+        common,
     } = args;
     // What makes no sense is said before anybody is asked.
-    subject::parse(&words, namespace.namespace.as_deref().unwrap_or("default"))?;
-    let place = Hub::reach(&globals, &namespace).await?;
+    subject::parse(&words, common.namespace.namespace.as_deref().unwrap_or("default"))?;
+    let place = common.reach().await?;
     let member = match &member_context {
         None => None,
-        Some(context) => Some(
-            Hub::reach(&globals.of_member(context), &InNamespace::default())
-                .await?
-                .hub,
-        ),
+        Some(context) => Some(Hub::of_member(&common.globals, context).await?),
     };
-    let answer = ask(&place, &words, member.as_ref(), now()).await?;
-    output::print(&answer, output)?;
+    let asking = ask(&place, &words, member.as_ref(), now());
+    let answer = progress::shown(READING, asking).await?;
+    output::print(&answer, common.output)?;
     Ok(answer.exit())
 }
 

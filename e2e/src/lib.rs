@@ -39,6 +39,7 @@ pub mod refusal;
 pub mod rundir;
 pub mod runs;
 mod scenarios;
+pub mod screen;
 pub mod scripted_member;
 pub mod supervisor;
 pub mod tenant;

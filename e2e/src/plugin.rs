@@ -63,17 +63,6 @@ pub async fn fleet(ctx: &Ctx, args: &[&str]) -> Result<Said> {
     run(kubeconfig.as_deref(), &[args, &["--context", context]].concat()).await
 }
 
-/// The same for a command that has only the flag of KubeFleet's plugin.
-pub async fn fleet_of_old(ctx: &Ctx, args: &[&str]) -> Result<Said> {
-    let context = &ctx.fleet().cluster("hub")?.context;
-    let kubeconfig = ctx.fleet().state().kubeconfig.clone();
-    run(
-        kubeconfig.as_deref(),
-        &[args, &["--hub-cluster-context", context]].concat(),
-    )
-    .await
-}
-
 /// Runs it with this kubeconfig.
 pub async fn run(kubeconfig: Option<&Path>, args: &[&str]) -> Result<Said> {
     let mut command = Command::new(program("kubectl-fleet")?);

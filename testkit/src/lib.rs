@@ -34,4 +34,4 @@ mod watch;
 mod write;
 
 pub use fault::Fault;
-pub use server::{Server, Write};
+pub use server::{Server, Write, frozen};

@@ -62,6 +62,12 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// A client of an API server that is frozen: it takes every request and answers none.
+pub fn frozen() -> kube::Client {
+    let service = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, kube::Error>>());
+    kube::Client::new(service, "default")
+}
+
 impl Server {
     /// With nothing in it.
     pub fn new() -> Self {

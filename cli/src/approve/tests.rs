@@ -61,10 +61,10 @@ fn what_is_missing_or_too_much_is_said_in_the_known_words() {
 #[test]
 fn older_spellings_and_durations_are_understood() {
     let args = parsed("careq --name r --hubClusterContext hub --timeout 1m30s");
-    assert_eq!(args.hub_cluster_context.as_deref(), Some("hub"));
+    assert_eq!(args.globals.context.as_deref(), Some("hub"));
     assert_eq!(args.timeout, Duration::from_secs(90));
     let args = parsed("careq --name r --hub-cluster-context hub");
-    assert_eq!(args.hub_cluster_context.as_deref(), Some("hub"));
+    assert_eq!(args.globals.context.as_deref(), Some("hub"));
     assert_eq!(args.timeout, Duration::from_mins(5));
     assert!(old::timeout("-1s").is_err() && old::timeout("soon").is_err());
 }

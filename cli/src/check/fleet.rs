@@ -1,105 +1,107 @@
-//! The members, what is placed on them, and what holds it up.
+//! The members, what is placed on them, and what holds it up. Rows are those of `kubectl fleet status`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{
     annotations::{CHANNEL_CA, CHANNEL_ENDPOINT},
-    cluster::{InternalMemberCluster, MemberCluster},
-    conditions::{self, Status},
-    guard::Guarded,
-    kind::Kind,
+    cluster::{InternalMemberCluster, InternalMemberClusterSpec, MemberCluster},
+    kind::{Kind, SpecKind as _},
     labels::PARENT_BINDING,
     names::MEMBER_NAMESPACE_PREFIX,
     placement::{
-        ClusterResourceBinding, ClusterResourcePlacement, ClusterResourcePlacementDisruptionBudget, PlacementStatus,
-        PlacementType, ResourceBinding, ResourcePlacement, Work,
+        ClusterResourceBinding, ClusterResourcePlacement, ClusterResourcePlacementDisruptionBudget, PlacementType,
+        ResourceBinding, ResourcePlacement, Work,
     },
 };
-use fleet_core::explain::{self, Fleet, Verdict as Step};
-use kube::{
-    Api, Client, ResourceExt,
-    api::ListParams,
-    core::{ObjectMeta, PartialObjectMeta},
-};
+use fleet_core::explain::{self, Family, Objects, Verdict as Step};
+use jiff::Timestamp;
+use kube::{ResourceExt, core::ObjectMeta};
 
 use super::Report;
-use crate::{problem::Problem, terminal::now};
+use crate::{
+    hub::{Ask, Hub},
+    problem::Problem,
+    reading::{LARGE_PAGE, SMALL_PAGE},
+};
 
 const MEMBERS: &str = "members";
 const CHANNEL: &str = "channel";
 const PLACEMENTS: &str = "placements";
 const BUDGETS: &str = "disruption budgets";
 const ORPHANS: &str = "orphans";
-/// Lines of one kind; the rest is counted.
-const LINES_MAX: usize = 20;
-const PAGE: u32 = 500;
 
-/// A line that is not well: text and hint.
-type Bad = (String, String);
-
-pub(super) async fn check(client: &Client, report: &mut Report) {
-    let members = match list::<MemberCluster>(client).await {
-        Ok(members) => members,
-        Err(problem) => return report.unread(MEMBERS, &problem),
-    };
-    let internals = list::<InternalMemberCluster>(client).await;
+pub(super) async fn check(hub: &Hub, now: Timestamp, report: &mut Report) {
+    let members = listed::<MemberCluster>(hub, MEMBERS, LARGE_PAGE, report).await;
+    let internals = metadata::<InternalMemberCluster>(hub).await;
     let internals = internals.unwrap_or_else(|problem| {
         report.unread(CHANNEL, &problem);
         Vec::new()
     });
-    of_members(&members, &internals, report);
+    let wide = listed::<ClusterResourcePlacement>(hub, PLACEMENTS, SMALL_PAGE, report).await;
+    let narrow = listed::<ResourcePlacement>(hub, PLACEMENTS, SMALL_PAGE, report).await;
+    let names: Option<BTreeSet<_>> = members
+        .as_ref()
+        .map(|members| members.iter().map(ResourceExt::name_any).collect());
+    let (has_wide, has_narrow) = (wide.is_some(), narrow.is_some());
+    let bare = |meta: &ObjectMeta| InternalMemberCluster::from_spec(meta.clone(), InternalMemberClusterSpec::default());
+    let objects = Objects {
+        members: members.unwrap_or_default(),
+        internals: internals.iter().map(bare).collect(),
+        cluster: Family {
+            placements: wide.unwrap_or_default(),
+            ..Family::default()
+        },
+        namespaced: Family {
+            placements: narrow.unwrap_or_default(),
+            ..Family::default()
+        },
+        ..Objects::default()
+    };
+    if names.is_some() {
+        of_members(&objects, now, report);
+    }
     channel(&internals, report);
-    placements(client, report).await;
-    budgets(client, report).await;
-    orphans(client, &members, report).await;
+    placements(&objects, has_wide && has_narrow, now, report);
+    let known = has_wide.then_some(objects.cluster.placements.as_slice());
+    budgets(hub, known, report).await;
+    orphans(hub, names, report).await;
 }
 
-fn of_members(members: &[MemberCluster], internals: &[InternalMemberCluster], report: &mut Report) {
-    let mut fleet = Fleet::new("", now());
-    fleet.members = members.iter().collect();
-    fleet.internals = internals.iter().collect();
-    let chains = members
-        .iter()
-        .map(|member| (member.name_any(), explain::member(&fleet, &member.name_any())));
-    let mut bad = Vec::new();
-    for (name, chain) in chains {
-        let unmet = chain
-            .steps
-            .iter()
-            .find(|step| matches!(step.verdict, Step::Failed | Step::Waiting));
-        if let Some(cause) = unmet.and_then(|step| step.cause.as_ref()) {
-            bad.push((format!("{name}: {}", cause.text), cause.next.clone()));
-        }
-    }
-    if members.is_empty() {
+fn of_members(objects: &Objects, now: Timestamp, report: &mut Report) {
+    let rows = explain::member_rows(&objects.fleet("", now));
+    if rows.is_empty() {
         return report.warn(
             MEMBERS,
             "the fleet has none",
             "kubectl fleet join NAME --member-cluster-context CONTEXT",
         );
     }
-    let well = members.len() - bad.len();
+    let well = rows.iter().filter(|row| row.verdict == Step::Done).count();
     if well > 0 {
         report.ok(
             MEMBERS,
-            format!("{well} of {} have joined and are heard of", members.len()),
+            format!("{well} of {} have joined and are heard of", rows.len()),
         );
     }
-    all_bad(MEMBERS, bad, report);
+    for row in rows.iter().filter(|row| row.verdict != Step::Done) {
+        let hint = format!("kubectl fleet why membercluster/{}", row.name);
+        report.fail(MEMBERS, format!("{}: {}", row.name, row.health), hint);
+    }
 }
 
 /// All members must connect to the same place and trust the same CA, unless the hub is about to change it.
-fn channel(internals: &[InternalMemberCluster], report: &mut Report) {
-    let mut by_value: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+fn channel(internals: &[ObjectMeta], report: &mut Report) {
+    let mut by_value: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for internal in internals {
-        let annotation = |key| internal.annotations().get(key).map(String::as_str).unwrap_or_default();
+        let annotations = internal.annotations.as_ref();
+        let annotation = |key| annotations.and_then(|all| all.get(key)).map_or("", String::as_str);
         let value = (annotation(CHANNEL_ENDPOINT), annotation(CHANNEL_CA));
-        by_value.entry(value).or_default().push(internal.name_any());
+        let name = internal.name.as_deref().unwrap_or_default();
+        by_value.entry(value).or_default().push(name);
     }
-    match by_value.len() {
-        0 => {}
-        1 => {
-            let ((endpoint, _), _) = by_value.first_key_value().expect("there is one");
+    match by_value.first_key_value() {
+        None => {}
+        Some(((endpoint, _), _)) if by_value.len() == 1 => {
             let endpoint = if endpoint.is_empty() {
                 "as their charts say"
             } else {
@@ -110,10 +112,13 @@ fn channel(internals: &[InternalMemberCluster], report: &mut Report) {
                 format!("all members are told the same endpoint and CA ({endpoint})"),
             );
         }
-        several => {
+        Some(_) => {
             let odd = by_value.values().min_by_key(|names| names.len());
             let names = odd.map(|names| names.join(", ")).unwrap_or_default();
-            let text = format!("members are told {several} different endpoints or CAs; in the minority: {names}");
+            let text = format!(
+                "members are told {} different endpoints or CAs; in the minority: {names}",
+                by_value.len()
+            );
             report.warn(
                 CHANNEL,
                 text,
@@ -123,184 +128,133 @@ fn channel(internals: &[InternalMemberCluster], report: &mut Report) {
     }
 }
 
-async fn placements(client: &Client, report: &mut Report) {
-    let wide = list::<ClusterResourcePlacement>(client).await;
-    let narrow = list::<ResourcePlacement>(client).await;
-    let mut bad = Vec::new();
-    let mut all = 0;
-    match wide {
-        Ok(found) => {
-            all += found.len();
-            let each = found
-                .iter()
-                .filter_map(|it| in_trouble(&it.metadata, it.status.as_ref(), "crp"));
-            bad.extend(each);
+fn placements(objects: &Objects, are_all: bool, now: Timestamp, report: &mut Report) {
+    let mut rows = Vec::new();
+    for namespace in objects.namespaces() {
+        rows.extend(explain::placement_rows(&objects.fleet(namespace, now)));
+    }
+    let well = rows.iter().filter(|row| row.verdict == Step::Done).count();
+    if well > 0 || (rows.is_empty() && are_all) {
+        report.ok(PLACEMENTS, format!("{well} of {} are as they should be", rows.len()));
+    }
+    for row in rows.into_iter().filter(|row| row.verdict != Step::Done) {
+        let behind = if row.behind.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", row.behind)
+        };
+        let text = format!("{}: {}{behind}", row.name, row.text);
+        if row.verdict == Step::Failed {
+            report.fail(PLACEMENTS, text, row.next);
+        } else {
+            report.warn(PLACEMENTS, text, row.next);
         }
-        Err(problem) => report.unread(PLACEMENTS, &problem),
     }
-    match narrow {
-        Ok(found) => {
-            all += found.len();
-            let each = found
-                .iter()
-                .filter_map(|it| in_trouble(&it.metadata, it.status.as_ref(), "rp"));
-            bad.extend(each);
-        }
-        Err(problem) if problem.is_unserved() => {}
-        Err(problem) => report.unread(PLACEMENTS, &problem),
-    }
-    let well = all - bad.len();
-    if well > 0 || all == 0 {
-        report.ok(PLACEMENTS, format!("{well} of {all} are as they should be"));
-    }
-    all_bad(PLACEMENTS, bad, report);
 }
 
-fn in_trouble(meta: &ObjectMeta, status: Option<&PlacementStatus>, word: &str) -> Option<Bad> {
-    let generation = meta.generation.unwrap_or_default();
-    let list = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let fresh = list
-        .iter()
-        .filter(|condition| conditions::fresh(list, &condition.type_, generation).is_some());
-    let failing = fresh
-        .into_iter()
-        .find(|condition| Status::of(condition) == Status::False)?;
-    let name = meta.name.clone().unwrap_or_default();
-    let namespace = meta
-        .namespace
-        .as_ref()
-        .map(|namespace| format!(" -n {namespace}"))
-        .unwrap_or_default();
-    let text = format!("{word}/{name}{namespace}: {} {}", failing.type_, failing.reason);
-    Some((text, format!("kubectl fleet why {word}/{name}{namespace}")))
-}
-
-async fn budgets(client: &Client, report: &mut Report) {
-    let budgets = match list::<ClusterResourcePlacementDisruptionBudget>(client).await {
-        Ok(budgets) => budgets,
-        Err(problem) => return report.unread(BUDGETS, &problem),
+/// Budgets that block everything, whatever happens. Of a budget whose placement nobody knows nothing can be said.
+async fn budgets(hub: &Hub, placements: Option<&[ClusterResourcePlacement]>, report: &mut Report) {
+    let budgets = listed::<ClusterResourcePlacementDisruptionBudget>(hub, BUDGETS, LARGE_PAGE, report).await;
+    let Some(budgets) = budgets else { return };
+    let Some(placements) = placements else {
+        return report.warn(
+            BUDGETS,
+            "cannot be told without the placements",
+            "kubectl auth can-i list clusterresourceplacements.placement.kubernetes-fleet.io",
+        );
     };
-    let placements = list::<ClusterResourcePlacement>(client).await.unwrap_or_default();
-    let mut bad = Vec::new();
+    let by_name: BTreeMap<_, _> = placements.iter().map(|it| (it.name_any(), it)).collect();
+    let mut blocked = 0;
     for budget in &budgets {
         let name = budget.name_any();
-        let placement = placements.iter().find(|it| it.name_any() == name);
-        let policy = placement.and_then(|it| it.spec.policy.as_ref());
+        let Some(placement) = by_name.get(&name) else { continue };
+        let policy = placement.spec.policy.as_ref();
         let wanted = policy.and_then(|policy| match policy.placement_type {
             PlacementType::PickN => policy.number_of_clusters,
             PlacementType::PickFixed => i32::try_from(policy.cluster_names.len()).ok(),
             PlacementType::PickAll => None,
         });
         if let Some(why) = explain::budget_never_allows(&budget.spec, wanted) {
+            blocked += 1;
             let hint = format!("kubectl edit clusterresourceplacementdisruptionbudget {name}");
-            bad.push((format!("{name} allows no eviction at all: {why}"), hint));
+            report.warn(BUDGETS, format!("{name} allows no eviction at all: {why}"), hint);
         }
     }
-    if bad.is_empty() {
-        report.ok(
-            BUDGETS,
-            format!("{} of {} let evictions through", budgets.len(), budgets.len()),
-        );
-    }
-    for (text, hint) in bad {
-        report.warn(BUDGETS, text, hint);
+    if blocked == 0 {
+        report.ok(BUDGETS, format!("{0} of {0} let evictions through", budgets.len()));
     }
 }
 
 /// Works that no binding asks for, and namespaces of members that the fleet does not have.
-async fn orphans(client: &Client, members: &[MemberCluster], report: &mut Report) {
+async fn orphans(hub: &Hub, members: Option<BTreeSet<String>>, report: &mut Report) {
     let (works, wide, narrow) = tokio::join!(
-        metadata::<Work>(client),
-        metadata::<ClusterResourceBinding>(client),
-        metadata::<ResourceBinding>(client),
+        metadata::<Work>(hub),
+        metadata::<ClusterResourceBinding>(hub),
+        metadata::<ResourceBinding>(hub),
     );
-    let narrow = match narrow {
-        Err(problem) if problem.is_unserved() => Ok(Vec::new()),
-        answer => answer,
-    };
     let (works, wide, narrow) = match (works, wide, narrow) {
         (Ok(works), Ok(wide), Ok(narrow)) => (works, wide, narrow),
         (Err(problem), ..) | (_, Err(problem), _) | (.., Err(problem)) => return report.unread(ORPHANS, &problem),
     };
-    let bindings: BTreeSet<_> = wide
-        .iter()
-        .chain(&narrow)
-        .filter_map(|meta| meta.name.as_deref())
-        .collect();
-    let members: BTreeSet<_> = members.iter().map(ResourceExt::name_any).collect();
-    let mut bad = Vec::new();
+    let bindings = wide.iter().chain(&narrow);
+    let bindings: BTreeSet<_> = bindings.filter_map(|meta| meta.name.as_deref()).collect();
+    let mut found = 0;
     for work in works.iter().filter(|work| work.deletion_timestamp.is_none()) {
         let (namespace, name) = (
-            work.namespace.clone().unwrap_or_default(),
-            work.name.clone().unwrap_or_default(),
+            work.namespace.as_deref().unwrap_or_default(),
+            work.name.as_deref().unwrap_or_default(),
         );
         let Some(cluster) = namespace.strip_prefix(MEMBER_NAMESPACE_PREFIX) else {
             continue;
         };
-        let hint = format!("kubectl get work {name} -n {namespace} -o yaml");
-        let binding = work.labels.as_ref().and_then(|all| all.get(PARENT_BINDING));
-        match binding {
-            _ if !members.contains(cluster) => {
-                bad.push((
-                    format!("Work {namespace}/{name} is for a member that the fleet does not have"),
-                    hint,
-                ));
+        let text = match work.labels.as_ref().and_then(|all| all.get(PARENT_BINDING)) {
+            _ if members.as_ref().is_some_and(|members| !members.contains(cluster)) => {
+                format!("Work {namespace}/{name} is for a member that the fleet does not have")
             }
             Some(binding) if !bindings.contains(binding.as_str()) => {
-                bad.push((format!("Work {namespace}/{name} belongs to no binding"), hint));
+                format!("Work {namespace}/{name} belongs to no binding")
             }
             // Somebody has made it by hand.
-            _ => {}
-        }
+            _ => continue,
+        };
+        found += 1;
+        report.warn(ORPHANS, text, format!("kubectl get work {name} -n {namespace} -o yaml"));
     }
-    if bad.is_empty() {
+    if found == 0 {
         report.ok(ORPHANS, "every Work has its binding and its member");
     }
-    for (text, hint) in bad.into_iter().take(LINES_MAX) {
-        report.warn(ORPHANS, text, hint);
+}
+
+/// All objects of a kind; none if they cannot be read, which is said. A hub may lack the kinds of namespaced placements.
+async fn listed<K: Kind>(hub: &Hub, check: &'static str, page: u32, report: &mut Report) -> Option<Vec<K>> {
+    let ask = Ask {
+        page: Some(page),
+        ..Ask::default()
+    };
+    match hub.ask(ask, |_: &K| true).await {
+        Ok(listed) => {
+            for odd in listed.odd {
+                let hint = format!("kubectl get {}.{} --all-namespaces -o yaml", K::CRD.plural, K::GROUP);
+                report.warn(check, odd, hint);
+            }
+            Some(listed.items)
+        }
+        Err(problem) if problem.is_unserved() && K::CRD.plural == ResourcePlacement::CRD.plural => Some(Vec::new()),
+        Err(problem) => {
+            report.unread(check, &problem);
+            None
+        }
     }
 }
 
-fn all_bad(check: &'static str, bad: Vec<Bad>, report: &mut Report) {
-    let more = bad.len().saturating_sub(LINES_MAX);
-    for (text, hint) in bad.into_iter().take(LINES_MAX) {
-        report.fail(check, text, hint);
-    }
-    if more > 0 {
-        report.fail(check, format!("and {more} more"), "kubectl fleet check -o json");
-    }
-}
-
-async fn list<K: Kind>(client: &Client) -> Result<Vec<K>, Problem> {
-    let api: Api<Guarded<K>> = Api::all(client.clone());
-    let mut params = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = api
-            .list(&params)
-            .await
-            .map_err(|error| Problem::new::<K>("list", error))?;
-        found.extend(page.items.into_iter().filter_map(|Guarded(object)| object.ok()));
-        let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
-            return Ok(found);
-        };
-        params = params.continue_token(&next);
-    }
-}
-
-async fn metadata<K: Kind>(client: &Client) -> Result<Vec<ObjectMeta>, Problem> {
-    let api: Api<Guarded<K>> = Api::all(client.clone());
-    let mut params = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = api
-            .list_metadata(&params)
-            .await
-            .map_err(|error| Problem::new::<K>("list", error))?;
-        found.extend(page.items.into_iter().map(|it: PartialObjectMeta<_>| it.metadata));
-        let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
-            return Ok(found);
-        };
-        params = params.continue_token(&next);
+/// The metadata of all objects of a kind; none of a kind that the hub does not have.
+async fn metadata<K: Kind>(hub: &Hub) -> Result<Vec<ObjectMeta>, Problem> {
+    let ask = Ask {
+        page: Some(LARGE_PAGE),
+        ..Ask::default()
+    };
+    match hub.ask_metadata::<K>(ask).await {
+        Err(problem) if problem.is_unserved() && K::CRD.plural == ResourceBinding::CRD.plural => Ok(Vec::new()),
+        answer => answer,
     }
 }

@@ -4,15 +4,16 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{Client, client::Body};
 
 use super::Report;
-use crate::terminal::now;
+use crate::{problem::said, terminal::now};
 
 const CHECK: &str = "hub API server";
 /// Heartbeats and leases are judged by this clock.
-const SKEW_MAX: SignedDuration = SignedDuration::from_secs(30);
+pub(super) const SKEW_MAX: SignedDuration = SignedDuration::from_secs(30);
 /// The oldest minor version that serves all that the charts use (admission policies).
 const MINOR_MIN: u32 = 30;
 
-pub(super) async fn check(client: &Client, report: &mut Report) {
+/// Whether it answers at all.
+pub(super) async fn check(client: &Client, report: &mut Report) -> bool {
     match client.apiserver_version().await {
         Ok(version) => {
             let minor: u32 = version.minor.trim_end_matches('+').parse().unwrap_or_default();
@@ -24,12 +25,20 @@ pub(super) async fn check(client: &Client, report: &mut Report) {
                 report.warn(CHECK, format!("{text}: admission policies need 1.{MINOR_MIN}"), hint);
             }
         }
+        Err(error @ kube::Error::Api(_)) => {
+            let text = format!("it answers, and does not say its version: {}", said(&error));
+            report.warn(CHECK, text, "kubectl auth whoami");
+        }
         Err(error) => {
-            report.fail(CHECK, format!("it does not answer: {error}"), "kubectl cluster-info");
-            return;
+            report.fail(
+                CHECK,
+                format!("it does not answer: {}", said(&error)),
+                "kubectl cluster-info",
+            );
+            return false;
         }
     }
-    let Some(there) = time(client).await else { return };
+    let Some(there) = time(client).await else { return true };
     let skew = there.duration_since(now());
     if skew.abs() > SKEW_MAX {
         let text = format!("its clock differs from this machine's by {} s", skew.as_secs());
@@ -41,10 +50,11 @@ pub(super) async fn check(client: &Client, report: &mut Report) {
     } else {
         report.ok(CHECK, "its clock agrees with this machine's");
     }
+    true
 }
 
-/// What the clock of the API server says, as it signs its answers.
-async fn time(client: &Client) -> Option<Timestamp> {
+/// What the clock of an API server says, as it signs its answers.
+pub(super) async fn time(client: &Client) -> Option<Timestamp> {
     let request = http::Request::get("/version").body(Body::empty()).ok()?;
     let answer = client.send(request).await.ok()?;
     let date = answer.headers().get("date")?.to_str().ok()?;

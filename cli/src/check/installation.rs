@@ -11,14 +11,13 @@ use k8s_openapi::{
         admissionregistration::v1::{
             MutatingWebhookConfiguration, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
         },
-        apps::v1::Deployment,
         coordination::v1::Lease,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 
-use super::Report;
+use super::{Report, agent, certificates, rights::Right};
 use crate::terminal::now;
 
 const CRDS: &str = "CRDs";
@@ -26,6 +25,25 @@ const LEFTOVERS: &str = "leftovers of KubeFleet";
 const AGENT: &str = "hub agent";
 /// A leader that has not renewed its lease for so long does not lead.
 const LEASE_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
+/// What the hub agent must be able to do whatever the values of its chart.
+const RIGHTS: [Right; 12] = [
+    ("patch", CLUSTER, "memberclusters"),
+    ("patch", CLUSTER, "memberclusters/status"),
+    ("create", CLUSTER, "internalmemberclusters"),
+    ("create", PLACEMENT, "works"),
+    ("update", PLACEMENT, "works/status"),
+    ("create", PLACEMENT, "clusterresourcebindings"),
+    ("create", PLACEMENT, "clusterresourcesnapshots"),
+    ("update", PLACEMENT, "clusterresourceplacements/status"),
+    ("list", "*", "*"),
+    ("create", "", "namespaces"),
+    ("create", "rbac.authorization.k8s.io", "roles"),
+    ("create", "authentication.k8s.io", "tokenreviews"),
+];
+/// And in its own namespace.
+const RIGHTS_AT_HOME: [Right; 2] = [("create", "coordination.k8s.io", "leases"), ("create", "", "secrets")];
+const CLUSTER: &str = "cluster.kubernetes-fleet.io";
+const PLACEMENT: &str = "placement.kubernetes-fleet.io";
 /// What KubeFleet's hub agent writes when it runs and no release owns.
 const WEBHOOKS: [&str; 3] = [
     "fleet-validating-webhook-configuration",
@@ -51,7 +69,14 @@ async fn definitions(client: &Client, pre: bool, report: &mut Report) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let found = match api.list(&ListParams::default()).await {
         Ok(found) => found.items,
-        Err(error) => return report.unread(CRDS, &error),
+        Err(error) => {
+            return report.unread_core(
+                CRDS,
+                "kubectl",
+                "list customresourcedefinitions.apiextensions.k8s.io",
+                &error,
+            );
+        }
     };
     let wanted = crds::all();
     let (mut missing, mut lacking, mut stored, mut pending) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -134,7 +159,10 @@ async fn leftovers(client: &Client, report: &mut Report) {
             .get_opt(name)
             .await;
         match (validating, mutating) {
-            (Err(error), _) | (_, Err(error)) => return report.unread(LEFTOVERS, &error),
+            (Err(error), _) | (_, Err(error)) => {
+                let right = "get validatingwebhookconfigurations.admissionregistration.k8s.io";
+                return report.unread_core(LEFTOVERS, "kubectl", right, &error);
+            }
             (Ok(validating), Ok(mutating)) => {
                 // Ours may stand under the same names; each has a condition, and none of KubeFleet's has.
                 let hooks = validating.iter().flat_map(|it| it.webhooks.iter().flatten());
@@ -180,7 +208,10 @@ async fn leader(client: &Client, report: &mut Report) {
     let leases: Api<Lease> = Api::namespaced(client.clone(), FLEET_SYSTEM_NAMESPACE);
     let logs = format!("kubectl logs -n {FLEET_SYSTEM_NAMESPACE} deployment/hub-agent");
     match leases.get_opt(HUB_LEASE).await {
-        Err(error) => report.unread(AGENT, &error),
+        Err(error) => {
+            let right = format!("get lease/{HUB_LEASE} -n {FLEET_SYSTEM_NAMESPACE}");
+            report.unread_core(AGENT, "kubectl", &right, &error);
+        }
         Ok(None) => report.fail(AGENT, "no hub agent has ever led", logs),
         Ok(Some(lease)) => {
             let spec = lease.spec.unwrap_or_default();
@@ -199,29 +230,36 @@ async fn leader(client: &Client, report: &mut Report) {
     }
 }
 
+/// The replicas of the hub agent, its rights, and its certificates.
 async fn deployment(client: &Client, report: &mut Report) {
-    let api: Api<Deployment> = Api::namespaced(client.clone(), FLEET_SYSTEM_NAMESPACE);
-    match api.get_opt("hub-agent").await {
-        Err(error) => report.unread(AGENT, &error),
-        // It may run elsewhere; the lease says that it does.
-        Ok(None) => {}
-        Ok(Some(found)) => {
-            let wanted = found.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-            let ready = found
-                .status
-                .as_ref()
-                .and_then(|status| status.ready_replicas)
-                .unwrap_or_default();
-            let text = format!("{ready} of {wanted} replicas are ready");
-            if ready >= wanted {
-                report.ok(AGENT, text);
-            } else {
-                report.fail(
-                    AGENT,
-                    text,
-                    format!("kubectl describe pods -n {FLEET_SYSTEM_NAMESPACE}"),
-                );
-            }
+    let found = match agent::deployment(client, "hub-agent").await {
+        Ok(found) => found,
+        Err(error) => {
+            let right = format!("list deployments.apps -n {FLEET_SYSTEM_NAMESPACE}");
+            report.unread_core(AGENT, "kubectl", &right, &error);
+            None
+        }
+    };
+    // It may run elsewhere; the lease says that it does.
+    if let Some(found) = &found {
+        let wanted = found.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let ready = found.status.as_ref().and_then(|status| status.ready_replicas);
+        let ready = ready.unwrap_or_default();
+        let text = format!("{ready} of {wanted} replicas are ready");
+        if ready >= wanted {
+            report.ok(AGENT, text);
+        } else {
+            report.fail(
+                AGENT,
+                text,
+                format!("kubectl describe pods -n {FLEET_SYSTEM_NAMESPACE}"),
+            );
         }
     }
+    let pod = found.as_ref().and_then(agent::pod);
+    if let Some(pod) = pod {
+        let who = ("the hub agent", "kubectl");
+        agent::rights(client, AGENT, who, pod, (&RIGHTS, &RIGHTS_AT_HOME), report).await;
+    }
+    certificates::check(client, pod, now(), report).await;
 }

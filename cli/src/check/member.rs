@@ -2,32 +2,39 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fleet_api::{
+    annotations::{CHANNEL_CA, CHANNEL_ENDPOINT},
+    cluster::InternalMemberCluster,
     kind::Kind as _,
     names::{FLEET_SYSTEM_NAMESPACE, MEMBER_LEASE},
     placement::AppliedWork,
 };
 use jiff::SignedDuration;
 use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-        coordination::v1::Lease,
-        core::v1::EnvVar,
-    },
+    api::{coordination::v1::Lease, core::v1::PodSpec},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, core::ObjectMeta};
 
-use super::Report;
-use crate::{clusters::Cluster, terminal::now};
+use super::{
+    Report, agent,
+    hub::{SKEW_MAX, time},
+    rights::Right,
+};
+use crate::{clusters::Cluster, problem::said, reading::member_namespace, terminal::now};
 
 const CHECK: &str = "member";
 /// What the member agent must be able to do, besides what placements bring.
-const RIGHTS: [(&str, &str, &str); 3] = [
+const RIGHTS: [Right; 7] = [
     ("patch", "placement.kubernetes-fleet.io", "appliedworks"),
+    ("create", "placement.kubernetes-fleet.io", "appliedworks"),
+    ("patch", "placement.kubernetes-fleet.io", "appliedworks/status"),
     ("create", "", "namespaces"),
     ("list", "", "nodes"),
+    ("delete", "apps", "deployments"),
+    ("create", "", "events"),
 ];
+/// And in its own namespace.
+const RIGHTS_AT_HOME: [Right; 2] = [("create", "coordination.k8s.io", "leases"), ("list", "", "secrets")];
 /// An agent that has not renewed its lease for so long does not run.
 const LEASE_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
 
@@ -39,14 +46,17 @@ pub(super) async fn check(client: &Client, context: &str, hub: &Cluster, report:
         Ok(Some(_)) => report.ok(CHECK, format!("{context} has the CRD {crd}")),
         Ok(None) => report.fail(CHECK, format!("{context} lacks the CRD {crd}"), install),
         Err(error) => {
-            let text = format!("{context} does not answer: {error}");
+            let text = format!("{context} does not answer: {}", said(&error));
             return report.fail(CHECK, text, format!("kubectl --context {context} cluster-info"));
         }
     }
     let leases: Api<Lease> = Api::namespaced(client.clone(), FLEET_SYSTEM_NAMESPACE);
     let logs = format!("kubectl --context {context} logs -n {FLEET_SYSTEM_NAMESPACE} deployment/member-agent");
     match leases.get_opt(MEMBER_LEASE).await {
-        Err(error) => report.unread(CHECK, &error),
+        Err(error) => {
+            let right = format!("get lease/{MEMBER_LEASE} -n {FLEET_SYSTEM_NAMESPACE}");
+            report.unread_core(CHECK, &format!("kubectl --context {context}"), &right, &error);
+        }
         Ok(lease) => {
             let renewed = lease.and_then(|lease| lease.spec).and_then(|spec| spec.renew_time);
             let age = renewed.map(|time| now().duration_since(time.0));
@@ -60,75 +70,118 @@ pub(super) async fn check(client: &Client, context: &str, hub: &Cluster, report:
             }
         }
     }
-    rights(client, context, report).await;
-    trust(client, context, hub, report).await;
+    clock(client, context, hub, report).await;
+    let kubectl = format!("kubectl --context {context}");
+    let found = match agent::deployment(client, "member-agent").await {
+        Ok(found) => found,
+        Err(error) => {
+            let right = format!("list deployments.apps -n {FLEET_SYSTEM_NAMESPACE}");
+            return report.unread_core(CHECK, &kubectl, &right, &error);
+        }
+    };
+    let Some(pod) = found.as_ref().and_then(agent::pod) else {
+        let text = format!(
+            "the agent of {context} runs in no Deployment of {FLEET_SYSTEM_NAMESPACE}: its rights and CAs cannot be told"
+        );
+        return report.warn(CHECK, text, format!("{kubectl} get pods --all-namespaces"));
+    };
+    let who = format!("the agent of {context}");
+    agent::rights(client, CHECK, (&who, &kubectl), pod, (&RIGHTS, &RIGHTS_AT_HOME), report).await;
+    trust(context, pod, hub, report);
+    channel(context, pod, hub, report).await;
 }
 
-async fn rights(client: &Client, context: &str, report: &mut Report) {
-    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
-    let mut missing = Vec::new();
-    for (verb, group, resource) in RIGHTS {
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: Some(format!("system:serviceaccount:{FLEET_SYSTEM_NAMESPACE}:member-agent")),
-                resource_attributes: Some(ResourceAttributes {
-                    verb: Some(verb.to_owned()),
-                    group: Some(group.to_owned()),
-                    resource: Some(resource.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SubjectAccessReviewSpec::default()
-            },
-            ..SubjectAccessReview::default()
-        };
-        match reviews.create(&PostParams::default(), &review).await {
-            Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
-            Ok(_) => missing.push(format!("{verb} {resource}")),
-            Err(error) => return report.unread(CHECK, &error),
-        }
-    }
-    if missing.is_empty() {
-        report.ok(CHECK, format!("the agent of {context} has its rights"));
-    } else {
-        let text = format!("the agent of {context} may not: {}", missing.join(", "));
-        report.fail(
+/// Heartbeats are judged by the hub's clock, but tokens and certificates by the member's.
+async fn clock(client: &Client, context: &str, hub: &Cluster, report: &mut Report) {
+    let (there, here) = tokio::join!(time(client), time(&hub.client));
+    let (Some(there), Some(here)) = (there, here) else {
+        return;
+    };
+    let skew = there.duration_since(here);
+    if skew.abs() > SKEW_MAX {
+        let text = format!("the clock of {context} differs from the hub's by {} s", skew.as_secs());
+        report.warn(
             CHECK,
             text,
-            "helm upgrade member-agent deploy/charts/member-agent -n fleet-system --reuse-values",
+            "compare `date -u` on the nodes of both: tokens and certificates are judged by the clock",
         );
+    } else {
+        report.ok(CHECK, format!("the clock of {context} agrees with the hub's"));
     }
 }
 
 /// The agent must trust the CA of the hub's API server that this kubeconfig trusts.
-async fn trust(client: &Client, context: &str, hub: &Cluster, report: &mut Report) {
-    let api: Api<Deployment> = Api::namespaced(client.clone(), FLEET_SYSTEM_NAMESPACE);
-    // It may run elsewhere than in a Deployment.
-    let Ok(Some(found)) = api.get_opt("member-agent").await else {
+fn trust(context: &str, pod: &PodSpec, hub: &Cluster, report: &mut Report) {
+    let (Some(theirs), Some(ours)) = (agent::variable(pod, "HUB_CERTIFICATE_AUTHORITY"), &hub.ca) else {
         return;
     };
-    let pod = found.spec.and_then(|spec| spec.template.spec);
-    let variables: Vec<EnvVar> = pod
-        .into_iter()
-        .flat_map(|pod| pod.containers)
-        .flat_map(|container| container.env.unwrap_or_default())
-        .collect();
-    let value = |name: &str| {
-        variables
-            .iter()
-            .find(|it| it.name == name)
-            .and_then(|it| it.value.clone())
-    };
-    let (Some(theirs), Some(ours)) = (value("HUB_CERTIFICATE_AUTHORITY"), &hub.ca) else {
-        return;
-    };
-    let theirs = STANDARD.decode(theirs.trim()).unwrap_or_default();
-    let plain = |text: &str| text.split_whitespace().collect::<String>();
-    if plain(&String::from_utf8_lossy(&theirs)) == plain(ours) {
+    if plain(&decoded(theirs)) == plain(ours) {
         report.ok(CHECK, format!("{context} trusts the hub's CA"));
     } else {
         let text = format!("{context} trusts another CA than this kubeconfig does for the hub");
-        let hint =
-            format!("kubectl fleet join NAME --member-cluster-context {context} # prints the values with today's CA");
+        let hint = format!(
+            "kubectl fleet join NAME --member-cluster-context {context} --dry-run # prints the values with today's CA"
+        );
         report.fail(CHECK, text, hint);
     }
+}
+
+/// What the member's chart says of the channel counts more than what the hub announces. It must be the same.
+async fn channel(context: &str, pod: &PodSpec, hub: &Cluster, report: &mut Report) {
+    let (url, ca) = (
+        agent::variable(pod, "HUB_CHANNEL_URL"),
+        agent::variable(pod, "HUB_CHANNEL_CA"),
+    );
+    let name = agent::variable(pod, "MEMBER_CLUSTER_NAME").unwrap_or_default();
+    if url.is_none() && ca.is_none() {
+        return report.ok(
+            CHECK,
+            format!("{context} takes the channel's address and CA from the hub"),
+        );
+    }
+    let api: Api<InternalMemberCluster> = Api::namespaced(hub.client.clone(), &member_namespace(name));
+    let announced: ObjectMeta = match api.get_metadata_opt(name).await {
+        Ok(found) => found.map(|found| found.metadata).unwrap_or_default(),
+        Err(error) => {
+            let right = format!("get internalmemberclusters -n {}", member_namespace(name));
+            return report.unread_core(CHECK, "kubectl", &right, &error);
+        }
+    };
+    let annotation = |key| {
+        announced
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(key))
+            .filter(|text| !text.is_empty())
+    };
+    let hint = format!(
+        "helm --kube-context {context} upgrade member-agent deploy/charts/member-agent -n {FLEET_SYSTEM_NAMESPACE} --reuse-values \
+         --set config.channelURL= --set config.channelCA="
+    );
+    if let (Some(own), Some(announced)) = (ca, annotation(CHANNEL_CA))
+        && plain(&decoded(own)) != plain(&decoded(announced))
+    {
+        let text = format!("the chart of {context} names another CA of the channel than the hub announces");
+        return report.fail(CHECK, text, hint);
+    }
+    let host = |text: &str| text.trim_start_matches("https://").trim_end_matches('/').to_owned();
+    if let (Some(own), Some(announced)) = (url, annotation(CHANNEL_ENDPOINT))
+        && host(own) != host(announced)
+    {
+        let text = format!("the chart of {context} names another channel ({own}) than the hub announces ({announced})");
+        return report.warn(CHECK, text, hint);
+    }
+    report.ok(
+        CHECK,
+        format!("the chart of {context} names the channel that the hub announces"),
+    );
+}
+
+fn decoded(base64: &str) -> String {
+    let bytes = STANDARD.decode(base64.trim()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect()
 }

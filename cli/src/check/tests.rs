@@ -2,16 +2,26 @@ use fleet_testkit::{Fault, Server};
 use serde_json::json;
 
 use super::*;
+use crate::{
+    output::Shown as _,
+    testing::shown::{assert_fits, assert_golden, hub, narrow, now, piped},
+};
 
 const CLUSTER: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1";
 const PLACEMENT: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
-const MARKS: [&str; 3] = ["√", "‼", "×"];
 
 async fn look(server: &Server) -> Report {
     let mut report = Report::default();
-    fleet::check(&server.client(), &mut report).await;
+    fleet::check(&Hub::new(server.client()), now(), &mut report).await;
     report.conclude();
     report
+}
+
+fn text(report: &Report) -> String {
+    report.text(&Style {
+        unicode: true,
+        ..Style::default()
+    })
 }
 
 #[tokio::test]
@@ -19,7 +29,7 @@ async fn a_fleet_that_is_well_is_well() {
     let report = look(&Server::new()).await;
     assert!(report.healthy);
     assert_eq!(
-        report.lines_with(MARKS),
+        text(&report),
         "\
 members
   ‼ the fleet has none
@@ -37,46 +47,114 @@ orphans
 
 #[tokio::test]
 async fn what_is_broken_is_named_with_what_to_do() {
-    let server = Server::new();
-    server.put(
-        &format!("{CLUSTER}/memberclusters/east"),
-        json!({ "spec": { "identity": { "kind": "User", "name": "east" } } }),
-    );
-    let condition = json!({
-        "type": "ClusterResourcePlacementApplied", "status": "False", "reason": "ApplyFailed", "message": "",
-        "observedGeneration": 1, "lastTransitionTime": "2026-01-09T01:53:53Z",
-    });
-    server.put(
-        &format!("{PLACEMENT}/clusterresourceplacements/web"),
-        json!({ "metadata": { "generation": 1 }, "spec": { "resourceSelectors": [] }, "status": { "conditions": [condition] } }),
-    );
+    let server = hub();
     server.put(
         &format!("{PLACEMENT}/namespaces/fleet-member-gone/works/w"),
         json!({ "spec": { "workload": {} } }),
     );
     let report = look(&server).await;
     assert!(!report.healthy);
-    let text = report.lines_with(MARKS);
+    assert_golden("check.txt", &piped(&report));
+    assert_fits(&report.text(&narrow()), 40);
+    let short = Report { short: true, ..report };
+    assert!(!text(&short).contains('√'));
+}
+
+#[tokio::test]
+async fn a_placement_that_nobody_has_looked_at_is_not_well() {
+    let server = Server::new();
+    let bare = json!({ "metadata": { "generation": 1 }, "spec": { "resourceSelectors": [] } });
+    let scheduled = |generation: i64, status: &str| {
+        json!({
+            "metadata": { "generation": 2 }, "spec": { "resourceSelectors": [] }, "status": { "conditions": [{
+                "type": "ClusterResourcePlacementScheduled", "status": status, "reason": "x", "message": "",
+                "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }] },
+        })
+    };
+    for (name, object) in [
+        ("new", bare),
+        ("old", scheduled(1, "True")),
+        ("open", scheduled(2, "Unknown")),
+    ] {
+        server.put(&format!("{PLACEMENT}/clusterresourceplacements/{name}"), object);
+    }
+    server.put(
+        &format!("{PLACEMENT}/clusterresourceplacements/odd"),
+        json!({ "spec": { "resourceSelectors": 7 } }),
+    );
+    let text = text(&look(&server).await);
     for line in [
-        "  × crp/web: ClusterResourcePlacementApplied ApplyFailed\n      next: kubectl fleet why crp/web\n",
-        "  ‼ Work fleet-member-gone/w is for a member that the fleet does not have\n",
-        "  × east: ",
+        "  ‼ crp/new: ",
+        "  ‼ crp/old: ",
+        "  ‼ crp/open: ",
+        "  ‼ ClusterResourcePlacement odd cannot be read: ",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    let short = Report { short: true, ..report };
-    assert!(!short.lines_with(MARKS).contains('√'));
+    assert!(!text.contains("as they should be"), "{text}");
 }
 
 #[tokio::test]
 async fn what_may_not_be_read_is_said_and_not_guessed() {
     let server = Server::new();
-    server.fail(Fault::new("/clusterresourceplacementdisruptionbudgets", 403));
+    server.put(
+        &format!("{PLACEMENT}/clusterresourceplacementdisruptionbudgets/web"),
+        json!({ "spec": { "maxUnavailable": 1 } }),
+    );
+    server.fail(Fault::new("/clusterresourceplacements", 403));
     let report = look(&server).await;
     assert!(report.healthy, "nothing is known to be broken");
+    let text = text(&report);
+    assert!(text.contains("placements\n  ‼ cannot be told: "), "{text}");
     assert!(
-        report
-            .lines_with(MARKS)
-            .contains("disruption budgets\n  ‼ cannot be told: ")
+        text.contains("disruption budgets\n  ‼ cannot be told without the placements\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("Status {") && !text.contains("no eviction at all"),
+        "{text}"
+    );
+}
+
+/// The text is cut, what programs read is not.
+#[tokio::test]
+async fn many_lines_are_counted_for_people_and_kept_for_programs() {
+    let server = Server::new();
+    for number in 0..50 {
+        server.put(
+            &format!("{CLUSTER}/memberclusters/m{number:02}"),
+            json!({ "spec": { "identity": { "kind": "User", "name": "m" } } }),
+        );
+    }
+    let report = look(&server).await;
+    let members = report.lines.iter().filter(|line| line.check == "members").count();
+    assert_eq!(members, 50);
+    let text = text(&report);
+    assert!(
+        text.contains("  × m19: ") && !text.contains("  × m20: ") && text.contains("  × and 30 more\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn errors_are_said_in_words() {
+    let mut report = Report::default();
+    let answer =
+        |code, words: &str| kube::Error::Api(kube::core::Status::failure(words, "Whatever").with_code(code).boxed());
+    let right = "get lease/x -n fleet-system";
+    report.unread_core("hub agent", "kubectl", right, &answer(403, "forbidden"));
+    report.unread_core("member", "kubectl --context east", right, &answer(500, "etcd is away"));
+    assert_eq!(
+        text(&report),
+        "\
+hub agent
+  ‼ cannot be told: no right to get lease/x -n fleet-system
+      next: kubectl auth can-i get lease/x -n fleet-system
+member
+  ‼ cannot be told: etcd is away
+      next: kubectl --context east cluster-info
+0 well, 2 to look at, 0 broken
+"
     );
 }

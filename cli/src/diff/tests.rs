@@ -1,5 +1,8 @@
 use super::*;
-use crate::testing::shown::{assert_fits, assert_golden, hub, narrow, now, piped, place};
+use crate::{
+    output::Format,
+    testing::shown::{assert_fits, assert_golden, hub, narrow, now, piped, place},
+};
 
 async fn of(line: &str) -> Differences {
     let words: Vec<_> = line.split(' ').map(str::to_owned).collect();

@@ -1,6 +1,6 @@
 //! What is to be known before anything is done, and all that a dry run does.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use fleet_api::{
     cluster::{MemberCluster, Taint},
     conditions::{self, Words as _, member_cluster::Healthy},
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     evictions::{self, Eviction},
-    problem::Problem,
+    problem::{Failure, Problem},
     terminal::now,
 };
 
@@ -26,7 +26,7 @@ impl Drain<'_> {
     pub(super) async fn meet(&mut self) -> Result<()> {
         let cluster = self.cluster;
         let Some(member) = self.hub.find::<MemberCluster>(cluster).await? else {
-            bail!("there is no MemberCluster {cluster:?} (`kubectl get memberclusters` lists them)");
+            return Err(Failure::no_member(cluster));
         };
         self.is_cordoned = member.spec.taints.contains(&Taint::cordon());
         if member.metadata.deletion_timestamp.is_some() {

@@ -27,7 +27,7 @@ fn both_spellings_of_the_flags_are_understood_and_what_is_missing_is_said_in_the
     ] {
         let words = std::iter::once("draincluster").chain(line.split_whitespace());
         let target = Line::try_parse_from(words).expect(line).args.target;
-        assert_eq!(target.hub_cluster_context.as_deref(), Some("hub"), "{line}");
+        assert_eq!(target.globals.context.as_deref(), Some("hub"), "{line}");
         assert_eq!(target.cluster_name.as_deref(), Some("east"), "{line}");
         assert_eq!(target.timeout, MINUTES);
     }

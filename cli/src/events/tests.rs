@@ -1,5 +1,8 @@
 use super::*;
-use crate::testing::shown::{assert_fits, assert_golden, hub, narrow, now, piped, place};
+use crate::{
+    output::Format,
+    testing::shown::{assert_fits, assert_golden, hub, narrow, now, piped, place},
+};
 
 #[tokio::test]
 async fn events_about_others_of_the_same_name_are_left_out() {

@@ -9,12 +9,17 @@ use kube::{
     api::{WatchEvent, WatchParams},
     core::Request,
 };
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Hub;
 use crate::problem::Problem;
 
 /// How long one watch lasts. API servers end them anyway; no connection is trusted for longer.
 const WATCH_SECS: u32 = 240;
+/// An API server answers a watch at once, with nothing if there is nothing yet. One that does not is frozen.
+const OPEN_MAX: Duration = Duration::from_secs(30);
+/// It ends a watch when it said it would. One that does not is frozen too.
+const ENDS_AFTER: Duration = Duration::from_secs(WATCH_SECS as u64 + 30);
 /// How often in a row a watch may fail before the API server counts as gone.
 const FAILURES_MAX: u32 = 6;
 /// Before the first repetition; each later one waits twice as long.
@@ -86,15 +91,24 @@ impl Hub {
             params = params.fields(ask.fields);
         }
         let request = Request::new(ask.path::<K>()).watch(&params, version);
+        let end = Instant::now() + ENDS_AFTER;
         let opened = match request.map_err(kube::Error::BuildRequest) {
-            Ok(request) => self.client.request_events::<Guarded<K>>(request).await,
+            Ok(request) => {
+                let opening = self.watches.request_events::<Guarded<K>>(request);
+                timeout(OPEN_MAX, opening).await.unwrap_or_else(|_| Err(silent()))
+            }
             Err(error) => Err(error),
         };
         let mut events = match opened {
             Ok(events) => Box::pin(events),
             Err(error) => return failed(error, was_heard),
         };
-        while let Some(event) = events.next().await {
+        loop {
+            let event = match timeout_at(end, events.next()).await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Heard::Ended,
+                Err(_) => return failed(silent(), was_heard),
+            };
             let (object, is_gone) = match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
                 Ok(WatchEvent::Deleted(object)) => (object, true),
@@ -118,8 +132,12 @@ impl Hub {
                 return Heard::Enough;
             }
         }
-        Heard::Ended
     }
+}
+
+/// What is said of an API server that says nothing.
+fn silent() -> kube::Error {
+    kube::Error::Service("the API server does not answer".into())
 }
 
 /// How a watch ended.

@@ -139,3 +139,18 @@ async fn a_write_of_somebody_else_is_no_failure_unless_it_never_ends() {
     assert!(matches!(failed, Unchanged::Unwritten(_)));
     assert_eq!(server.writes().len(), refused + 1, "no second try");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_api_server_is_not_waited_for_without_end() {
+    let hub = Hub::new(fleet_testkit::frozen());
+    let mut version = "1".to_owned();
+    let waited = tokio::time::timeout(
+        Duration::from_mins(10),
+        hub.follow(&mut version, is_on("east"), |_| ControlFlow::Continue(())),
+    );
+    let failed = waited.await.expect("it ends by itself").expect_err("nobody answers");
+    assert!(
+        failed.to_string().contains("the API server does not answer"),
+        "{failed}"
+    );
+}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use fleet_api::names::ClusterName;
+use fleet_api::names::{ClusterName, FLEET_SYSTEM_NAMESPACE};
 use serde::Serialize;
 
 use super::TOKEN_SECRET;
@@ -32,6 +32,9 @@ pub(super) fn how(text: &str) -> Result<How, String> {
 /// The values of the member-agent chart.
 #[derive(Debug, Serialize)]
 pub(super) struct Values {
+    /// Where the agent runs, unless it is where charts put it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
     config: ValuesConfig,
     secret: ValuesSecret,
 }
@@ -55,6 +58,7 @@ struct ValuesSecret {
 
 pub(super) fn values(hub: &Cluster, hub_url: Option<String>, cluster: &ClusterName, namespace: String) -> Values {
     Values {
+        namespace: Some(namespace.clone()).filter(|namespace| namespace != FLEET_SYSTEM_NAMESPACE),
         config: ValuesConfig {
             provider: "secret",
             hub_url: hub_url.unwrap_or_else(|| hub.server.clone()),

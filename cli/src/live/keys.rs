@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{Action, News, Picture};
+use super::{Action, News, Offer, Picture};
 
 /// A screen at one moment.
 #[derive(Default)]
@@ -17,6 +17,8 @@ pub(super) struct State {
     pub(super) asking: Option<Action>,
     /// What became of the last key.
     pub(super) message: String,
+    /// Whether the hub is being asked what a key wants of it.
+    pub(super) busy: bool,
     pub(super) selected: usize,
     pub(super) scroll: u16,
 }
@@ -35,7 +37,11 @@ impl State {
     pub(super) fn hear(&mut self, news: News, now: Timestamp) {
         match news {
             News::Fresh(picture) => {
-                self.selected = self.selected.min(picture.subjects.len().saturating_sub(1));
+                // What is chosen stays chosen where lines change their places.
+                let last = picture.subjects.len().saturating_sub(1);
+                let chosen = self.subject();
+                let place = chosen.and_then(|chosen| picture.subjects.iter().position(|it| it == chosen));
+                self.selected = place.unwrap_or_else(|| self.selected.min(last));
                 self.picture = Some(picture);
                 self.stale = None;
             }
@@ -51,8 +57,17 @@ impl State {
         picture.subjects.get(self.selected).map(String::as_str)
     }
 
-    fn action(&self, is: impl Fn(&Action) -> bool) -> Option<Action> {
-        self.picture.as_ref()?.actions.iter().find(|action| is(action)).cloned()
+    /// What can be done to the subject that is chosen; to the only one that anything can be done to, if it is another.
+    fn action(&self, is: impl Fn(&Action) -> bool) -> Result<Action, Option<&'static str>> {
+        let offers = self.picture.iter().flat_map(|picture| &picture.offers);
+        let fitting: Vec<&Offer> = offers.filter(|offer| is(&offer.action)).collect();
+        let own = fitting.iter().find(|offer| Some(offer.of.as_str()) == self.subject());
+        match (own, fitting.as_slice()) {
+            (Some(own), _) => Ok(own.action.clone()),
+            (None, [only]) => Ok(only.action.clone()),
+            (None, []) => Err(None),
+            (None, _) => Err(Some("choose the run first: more than one waits")),
+        }
     }
 
     pub(super) fn press(&mut self, key: KeyEvent) -> Effect {
@@ -72,6 +87,7 @@ impl State {
                 }
                 self.scroll = 0;
             }
+            KeyCode::Char('w' | 'a' | 's') | KeyCode::Enter if self.busy => {}
             KeyCode::Char('w') | KeyCode::Enter => {
                 if let Some(subject) = self.subject() {
                     return Effect::Why(subject.to_owned());
@@ -98,9 +114,9 @@ impl State {
     }
 
     fn ask(&mut self, is: impl Fn(&Action) -> bool, none: &str) {
-        self.asking = self.action(is);
-        if self.asking.is_none() {
-            none.clone_into(&mut self.message);
+        match self.action(is) {
+            Ok(action) => self.asking = Some(action),
+            Err(why) => why.unwrap_or(none).clone_into(&mut self.message),
         }
     }
 }

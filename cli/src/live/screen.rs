@@ -1,13 +1,17 @@
 //! The screen itself: the picture or an explanation, and a last line with what is wrong, what is asked, or the keys.
+//!
+//! However it ends, the terminal is as it was. Keys work while the hub is asked something: a hub that answers nothing must not
+//! take the keyboard away.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use anyhow::{Context as _, Result};
 use fleet_api::placement::{ClusterStagedUpdateRun, StagedUpdateRun};
+use futures::{Stream, StreamExt as _, future::OptionFuture, stream};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use ratatui::{
-    Frame,
+    DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyEventKind},
     layout::{Constraint, Layout},
     style::{Color, Modifier, Style as Look},
@@ -24,54 +28,110 @@ use crate::{
     approve, chain,
     exit::Exit,
     hub::{Hub, Named, Part, Place},
-    output::{self, Format, Style},
+    output::{self, Format, Style, is_mark},
     subject::Key,
     terminal, why,
 };
 
+/// What stands before an entry of a tree.
+const TREE: [char; 8] = [' ', '├', '└', '│', '─', '|', '`', '-'];
 /// Ages are shown in seconds.
 const REDRAW: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(source: &mut impl Source, place: &Place) -> Result<Exit> {
+/// How long a key may take.
+const EFFECT_MAX: Duration = Duration::from_secs(10);
+
+/// The terminal as a screen, and as it was once this is dropped.
+struct Screen(DefaultTerminal);
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+pub(super) async fn run(source: &mut impl Source, place: &Place, time_is_up: impl Future<Output = ()>) -> Result<Exit> {
     let style = Style::of_stdout(false);
-    let mut screen = ratatui::try_init().context("cannot use the terminal")?;
-    let shown = drive(source, place, &style, &mut |state| {
+    let mut screen = Screen(ratatui::try_init().context("cannot use the terminal")?);
+    let end = async {
+        tokio::select! {
+            () = time_is_up => Exit::TimedOut,
+            () = told_to_end() => Exit::Error,
+        }
+    };
+    let shown = drive(source, place, &style, keyboard(), end, &mut |state| {
         let now = terminal::now();
-        screen.draw(|frame| draw(frame, state, &style, now))?;
+        screen.0.draw(|frame| draw(frame, state, &style, now))?;
         Ok(())
     })
     .await;
-    ratatui::restore();
+    drop(screen);
     let (exit, last) = shown?;
     output::write(&style.finish(&last))?;
     Ok(exit)
 }
 
+/// Somebody ends this process from elsewhere.
+async fn told_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut ended), Ok(mut hung_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = ended.recv() => {}
+        _ = hung_up.recv() => {}
+    }
+}
+
+/// What became of a key.
+enum Came {
+    /// An explanation.
+    Panel(String),
+    Message(String),
+}
+
+type Doing<'a> = Pin<Box<dyn Future<Output = Came> + 'a>>;
+
 /// Reads keys and news until there is nothing more to see. The last picture stays on the terminal.
-async fn drive(
+pub(super) async fn drive(
     source: &mut impl Source,
     place: &Place,
     style: &Style,
+    mut keys: impl Stream<Item = Event> + Unpin,
+    end: impl Future<Output = Exit>,
     draw: &mut dyn FnMut(&State) -> Result<()>,
 ) -> Result<(Exit, String)> {
-    let mut keys = keyboard();
     let (sender, mut news) = mpsc::channel(1);
     let feeding = feed(source, sender);
     tokio::pin!(feeding);
+    tokio::pin!(end);
     let mut redraw = tokio::time::interval(REDRAW);
     let mut state = State::default();
+    let mut doing: OptionFuture<Doing<'_>> = None.into();
     loop {
         draw(&state)?;
         tokio::select! {
             failed = &mut feeding => return Err(failed.into()),
+            exit = &mut end => return Ok((exit, last(&state, style))),
             Some(heard) = news.recv() => state.hear(heard, terminal::now()),
-            Some(event) = keys.recv() => {
+            Some(came) = &mut doing => {
+                doing = None.into();
+                state.busy = false;
+                match came {
+                    Came::Panel(text) => state.panel = Some(text),
+                    Came::Message(text) => state.message = text,
+                }
+            }
+            Some(event) = keys.next() => {
                 let Event::Key(key) = event else { continue };
                 match state.press(key) {
                     Effect::Nothing => {}
                     Effect::Quit => return Ok((Exit::Done, last(&state, style))),
-                    Effect::Why(subject) => state.panel = Some(explained(place, &subject, style).await),
-                    Effect::Do(action) => state.message = carried_out(&place.hub, &action).await,
+                    effect => {
+                        state.busy = true;
+                        let made: Doing<'_> = Box::pin(carried_out(place, effect, *style));
+                        doing = Some(made).into();
+                    }
                 }
             }
             _ = redraw.tick() => {}
@@ -91,7 +151,7 @@ fn last(state: &State, style: &Style) -> String {
 }
 
 /// Keys come from a thread: nothing else can wait for them.
-fn keyboard() -> mpsc::UnboundedReceiver<Event> {
+fn keyboard() -> impl Stream<Item = Event> + Unpin {
     let (sender, keys) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
@@ -101,7 +161,22 @@ fn keyboard() -> mpsc::UnboundedReceiver<Event> {
             }
         }
     });
-    keys
+    Box::pin(stream::unfold(keys, |mut keys| async move {
+        Some((keys.recv().await?, keys))
+    }))
+}
+
+/// Does what a key means. An answer that never comes is no reason to wait for ever.
+async fn carried_out(place: &Place, effect: Effect, style: Style) -> Came {
+    let doing = async {
+        match effect {
+            Effect::Why(subject) => Came::Panel(explained(place, &subject, &style).await),
+            Effect::Do(action) => Came::Message(done(&place.hub, &action).await),
+            Effect::Nothing | Effect::Quit => Came::Message(String::new()),
+        }
+    };
+    let late = || Came::Message(format!("the hub has not answered for {} s", EFFECT_MAX.as_secs()));
+    tokio::time::timeout(EFFECT_MAX, doing).await.unwrap_or_else(|_| late())
 }
 
 async fn explained(place: &Place, subject: &str, style: &Style) -> String {
@@ -118,7 +193,7 @@ async fn explained(place: &Place, subject: &str, style: &Style) -> String {
     }
 }
 
-async fn carried_out(hub: &Hub, action: &Action) -> String {
+async fn done(hub: &Hub, action: &Action) -> String {
     let done = match action {
         Action::Approve(key) => approve::give(hub, key).await.map(|()| format!("approved {}", key.name)),
         Action::Stop(key) => stop(hub, key).await.map(|()| format!("asked {} to stop", key.name)),
@@ -160,26 +235,36 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, style: &Style, now: Tim
         (None, None) => "reading …".to_owned(),
     };
     let selected = state.subject().filter(|_| state.panel.is_none());
-    let lines = style.finish(&text);
-    let lines = lines.lines().map(|line| colored(line, selected, with_colors));
-    let top = if state.panel.is_some() { state.scroll } else { 0 };
+    let text = style.finish(&text);
+    let lines: Vec<_> = text.lines().collect();
+    let chosen = selected.and_then(|subject| lines.iter().position(|line| is_of(line, subject)));
+    let top = match chosen {
+        _ if state.panel.is_some() => state.scroll,
+        // What is chosen is seen, with the line below it.
+        Some(line) => u16::try_from((line + 2).saturating_sub(usize::from(body.height))).unwrap_or(u16::MAX),
+        None => 0,
+    };
+    let lines = lines.into_iter().enumerate();
+    let lines = lines.map(|(place, line)| colored(line, chosen == Some(place), with_colors));
     frame.render_widget(Paragraph::new(lines.collect::<Text<'_>>()).scroll((top, 0)), body);
     let (words, look) = last_line(state, now);
     let words = style.finish(&words);
     frame.render_widget(Paragraph::new(Line::styled(words, look)), foot);
 }
 
-fn colored<'a>(line: &'a str, selected: Option<&str>, with_colors: bool) -> Line<'a> {
-    let is_selected = selected.is_some_and(|subject| {
-        line.split_whitespace().any(|word| {
-            let name = subject.split_once(" -n ").map_or(subject, |(name, _)| name);
-            word.trim_end_matches(':') == name || name.strip_prefix("membercluster/") == Some(word)
-        })
-    });
-    let is_first = |mark| {
-        line.trim_start_matches([' ', '├', '└', '│', '─', '|', '`', '-'])
-            .starts_with(mark)
-    };
+/// Whether a line is about a subject: its first word says so, after marks and the lines of a tree.
+fn is_of(line: &str, subject: &str) -> bool {
+    let mut words = line.trim_start_matches(TREE).split_whitespace();
+    let first = words.by_ref().find(|word| !is_mark(word)).unwrap_or_default();
+    let (name, namespace) = subject.split_once(" -n ").unwrap_or((subject, ""));
+    let is_named = first.trim_end_matches(':') == name || name.strip_prefix("membercluster/") == Some(first);
+    // A narrow terminal may have cut the namespace off.
+    let is_in = |word: &str| word.trim_end_matches(':') == namespace;
+    is_named && (namespace.is_empty() || words.next() != Some("-n") || words.next().is_none_or(is_in))
+}
+
+fn colored(line: &str, is_chosen: bool, with_colors: bool) -> Line<'_> {
+    let is_first = |mark| line.trim_start_matches(TREE).starts_with(mark);
     let mut colors = [
         ("✓", Color::Green),
         ("✗", Color::Red),
@@ -191,7 +276,7 @@ fn colored<'a>(line: &'a str, selected: Option<&str>, with_colors: bool) -> Line
         .find(|(mark, _)| with_colors && is_first(*mark))
         .map(|(_, color)| color);
     let look = color.map_or_else(Look::default, |color| Look::default().fg(color));
-    if is_selected {
+    if is_chosen {
         Line::styled(line, look.add_modifier(Modifier::REVERSED))
     } else {
         Line::styled(line, look)
@@ -206,6 +291,9 @@ fn last_line(state: &State, now: Timestamp) -> (String, Look) {
         };
         return (format!("{what} y/n"), Look::default().add_modifier(Modifier::BOLD));
     }
+    if state.busy {
+        return ("asking the hub …  q quit".to_owned(), Look::default());
+    }
     if let Some((since, why)) = &state.stale {
         let text = format!("stale since {}: {why}", chain::ago(*since, now));
         return (text, Look::default().add_modifier(Modifier::REVERSED));
@@ -217,7 +305,7 @@ fn last_line(state: &State, now: Timestamp) -> (String, Look) {
         state
             .picture
             .as_ref()
-            .is_some_and(|picture| picture.actions.iter().any(is))
+            .is_some_and(|picture| picture.offers.iter().any(|offer| is(&offer.action)))
     };
     let mut keys = vec!["q quit", "w why"];
     if has(|action| matches!(action, Action::Approve(_))) {

@@ -1,15 +1,24 @@
 use ratatui::{
     Terminal,
     backend::TestBackend,
-    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
+    crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers},
 };
 
+use futures::{StreamExt as _, stream};
+
 use super::{
-    Action, News, Picture,
+    Action, News, Offer, Picture, Source,
     keys::{Effect, State},
-    screen::draw,
+    screen::{draw, drive},
 };
-use crate::{output::Style, subject::Key, testing::shown::now};
+use crate::{
+    exit::Exit,
+    hub::{Hub, Place},
+    output::Style,
+    problem::Problem,
+    subject::Key,
+    testing::shown::{hub, now, place},
+};
 
 fn picture() -> Picture {
     Picture {
@@ -22,11 +31,15 @@ fn picture() -> Picture {
         }),
         ended: None,
         subjects: vec!["crp/web".into(), "crp/pay".into()],
-        actions: vec![
-            Action::Approve(Key::new("", "release-after-canary")),
-            Action::Stop(Key::new("", "release")),
+        offers: vec![
+            offer("csur/release", Action::Approve(Key::new("", "release-after-canary"))),
+            offer("csur/release", Action::Stop(Key::new("", "release"))),
         ],
     }
+}
+
+fn offer(of: &str, action: Action) -> Offer {
+    Offer { of: of.into(), action }
 }
 
 fn press(state: &mut State, key: char) -> Effect {
@@ -109,11 +122,132 @@ fn a_key_without_a_meaning_says_so() {
     let mut state = State::default();
     state.hear(
         News::Fresh(Picture {
-            actions: Vec::new(),
+            offers: Vec::new(),
             ..picture()
         }),
         now(),
     );
     press(&mut state, 'a');
     assert_eq!(drawn(&state, 60)[7], "nothing waits for an approval");
+}
+
+#[test]
+fn what_is_chosen_stays_chosen_and_is_seen() {
+    let many = |names: &[&str]| {
+        let lines: String = names.iter().map(|name| format!("ok {name}  well\n")).collect();
+        Picture {
+            body: Box::new(move |_| format!("a summary\n{lines}")),
+            subjects: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..picture()
+        }
+    };
+    let names: Vec<String> = (0..20).map(|number| format!("crp/p{number:02}")).collect();
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut state = State::default();
+    state.hear(News::Fresh(many(&names)), now());
+    for _ in 0..12 {
+        press(&mut state, 'j');
+    }
+    let lines = drawn(&state, 40);
+    assert!(lines.iter().any(|line| line.contains("crp/p12")), "{lines:?}");
+    names.reverse();
+    state.hear(News::Fresh(many(&names)), now());
+    assert_eq!(state.subject(), Some("crp/p12"));
+    // A line that only mentions it is not the one that is chosen.
+    assert_eq!(press(&mut state, 'w'), Effect::Why("crp/p12".into()));
+}
+
+#[test]
+fn an_approval_is_for_the_run_that_is_chosen() {
+    let approval = |run: &str| offer(run, Action::Approve(Key::new("", &format!("{run}-x"))));
+    let mut state = State::default();
+    state.hear(
+        News::Fresh(Picture {
+            subjects: vec!["crp/web".into(), "csur/a".into(), "csur/b".into()],
+            offers: vec![approval("csur/a"), approval("csur/b")],
+            ..picture()
+        }),
+        now(),
+    );
+    press(&mut state, 'a');
+    assert_eq!(state.message, "choose the run first: more than one waits");
+    press(&mut state, 'j');
+    press(&mut state, 'j');
+    press(&mut state, 'a');
+    assert_eq!(drawn(&state, 60)[7], "approve csur/b-x? y/n");
+}
+
+/// A hub that is read once and then says nothing any more.
+struct Frozen {
+    reads: usize,
+}
+
+impl Source for Frozen {
+    async fn read(&mut self, _now: jiff::Timestamp) -> Result<Picture, Problem> {
+        self.reads += 1;
+        match self.reads {
+            1 => Ok(picture()),
+            _ => std::future::pending().await,
+        }
+    }
+
+    async fn changed(&mut self) -> Result<(), Problem> {
+        std::future::pending().await
+    }
+}
+
+fn key(code: char) -> Event {
+    Event::Key(KeyEvent::new(KeyCode::Char(code), KeyModifiers::NONE))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_answers_nothing_any_more_is_stale_and_the_time_ends_it_with_the_last_picture() {
+    let server = hub();
+    let mut feet = Vec::new();
+    let end = async {
+        tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+        Exit::TimedOut
+    };
+    let (exit, last) = drive(
+        &mut Frozen { reads: 0 },
+        &place(&server),
+        &Style::default(),
+        stream::pending(),
+        end,
+        &mut |state| {
+            feet.extend(drawn(state, 60).pop());
+            Ok(())
+        },
+    )
+    .await
+    .expect("nothing fails");
+    assert_eq!(exit, Exit::TimedOut);
+    assert!(last.contains("crp/web"), "{last}");
+    let is_stale = |foot: &String| foot.ends_with("the hub has not answered for 10 s");
+    assert!(feet.iter().any(is_stale), "{feet:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_work_while_the_hub_answers_nothing() {
+    let server = hub();
+    let place = Place {
+        hub: Hub::new(fleet_testkit::frozen()),
+        ..place(&server)
+    };
+    let later = stream::once(async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        key('w')
+    });
+    let keys = Box::pin(later.chain(stream::iter([key('q')])).chain(stream::pending()));
+    let (exit, _) = drive(
+        &mut Frozen { reads: 0 },
+        &place,
+        &Style::default(),
+        keys,
+        std::future::pending(),
+        &mut |_| Ok(()),
+    )
+    .await
+    .expect("nothing fails");
+    assert_eq!(exit, Exit::Done, "q was heard while w was being answered");
 }

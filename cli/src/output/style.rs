@@ -33,6 +33,11 @@ const MARKS: [(Mark, &str, &str, &str); 5] = [
 ];
 const PLAIN: &str = "\x1b[0m";
 
+/// Whether a word is one of the marks.
+pub(crate) fn is_mark(word: &str) -> bool {
+    MARKS.iter().any(|(_, sign, text, _)| word == *sign || word == *text)
+}
+
 impl Style {
     /// What stdout can show. What is piped gets ASCII without colours, in lines of any length.
     pub(crate) fn of_stdout(wide: bool) -> Self {

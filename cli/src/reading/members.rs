@@ -8,7 +8,10 @@ use k8s_openapi::api::core::v1::{Event, Namespace};
 use kube::{api::ListParams, core::ObjectMeta};
 
 use super::{LARGE_PAGE, Reader, family::member_namespace};
-use crate::{hub::Ask, problem::Problem};
+use crate::{
+    hub::Ask,
+    problem::{Problem, brief},
+};
 
 impl Reader<'_> {
     /// All members, and whether they are held: two requests for each thousand.
@@ -79,11 +82,4 @@ impl Reader<'_> {
 
 fn bare(metadata: ObjectMeta) -> InternalMemberCluster {
     InternalMemberCluster::from_spec(metadata, InternalMemberClusterSpec::default())
-}
-
-fn brief(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if status.code == 403 => "no right to list them".to_owned(),
-        error => error.to_string(),
-    }
 }

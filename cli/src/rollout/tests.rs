@@ -27,8 +27,9 @@ async fn a_run_is_shown_with_its_stages_and_what_keys_do() {
         &Style::default().finish(&(picture.body)(&Style::default())),
     );
     let request = Key::new("", "release-after-canary");
+    let actions: Vec<_> = picture.offers.iter().map(|offer| offer.action.clone()).collect();
     assert_eq!(
-        picture.actions,
+        actions,
         [Action::Approve(request), Action::Stop(Key::new("", "release"))]
     );
     assert_eq!(

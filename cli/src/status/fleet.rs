@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use fleet_api::{
-    names::{FLEET_SYSTEM_NAMESPACE, HUB_LEASE},
-    placement::{ClusterScoped, Namespaced},
+    cluster::MemberCluster,
+    kind::Kind,
+    placement::{ClusterResourcePlacement, ClusterScoped, Namespaced, ResourcePlacement},
 };
 use fleet_core::explain::{self, Family, MemberRow, Objects, PlacementRow, RunRow, Verdict};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::ListParams;
 use serde::Serialize;
 
+use super::hub_agent::{HubAgent, hub_agent};
 use crate::{
     chain,
     exit::Exit,
@@ -22,8 +22,6 @@ use crate::{
 
 /// Of more members than this, only those in trouble are shown.
 const MEMBERS_SHOWN: usize = 40;
-/// A leader renews far more often.
-const LEASE_STALE_SECS: i64 = 120;
 
 /// What the screen shows.
 #[derive(Debug, Clone, Serialize)]
@@ -37,16 +35,6 @@ pub(crate) struct Overview {
     pub(crate) hidden: Vec<Hidden>,
     #[serde(skip)]
     pub(crate) now: Timestamp,
-}
-
-/// The hub agent, by its lease.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct HubAgent {
-    pub(crate) verdict: Verdict,
-    /// The replica that leads.
-    pub(crate) leader: String,
-    pub(crate) text: String,
 }
 
 /// Reads it: ten requests for a thousand members and a hundred placements.
@@ -88,60 +76,6 @@ pub(crate) async fn read(reader: &Reader<'_>, namespace: &str, now: Timestamp) -
     Ok(overview)
 }
 
-async fn hub_agent(reader: &Reader<'_>, now: Timestamp) -> HubAgent {
-    let unknown = |text: &str| HubAgent {
-        verdict: Verdict::Waiting,
-        leader: String::new(),
-        text: text.to_owned(),
-    };
-    let leases = match reader
-        .hub
-        .core::<Lease>(FLEET_SYSTEM_NAMESPACE, &ListParams::default())
-        .await
-    {
-        Ok(leases) => leases,
-        Err(error) => {
-            reader.hide(
-                "leases",
-                &error.to_string(),
-                "kubectl auth can-i list leases -n fleet-system",
-            );
-            return unknown("not known");
-        }
-    };
-    let own = leases
-        .into_iter()
-        .find(|lease| lease.metadata.name.as_deref() == Some(HUB_LEASE));
-    let Some(spec) = own.and_then(|lease| lease.spec) else {
-        return HubAgent {
-            verdict: Verdict::Failed,
-            ..unknown("no hub agent has ever led: is it installed?")
-        };
-    };
-    let leader = spec.holder_identity.unwrap_or_default();
-    let renewed = spec.renew_time.map(|time| now.duration_since(time.0).as_secs());
-    match renewed {
-        Some(seconds) if seconds < LEASE_STALE_SECS && !leader.is_empty() => HubAgent {
-            verdict: Verdict::Done,
-            text: format!("{leader} leads"),
-            leader,
-        },
-        Some(seconds) => HubAgent {
-            verdict: Verdict::Failed,
-            text: format!(
-                "no hub agent leads, for {}",
-                explain::span(jiff::SignedDuration::from_secs(seconds))
-            ),
-            leader,
-        },
-        None => HubAgent {
-            verdict: Verdict::Failed,
-            leader,
-            ..unknown("no hub agent leads")
-        },
-    }
-}
-
 impl Overview {
     fn add_placed(&mut self, rows: &[MemberRow]) {
         for (row, more) in self.members.iter_mut().zip(rows) {
@@ -170,11 +104,41 @@ impl Overview {
             .iter()
             .map(|it| it.verdict)
             .chain(self.placements.iter().map(|it| it.verdict));
-        if self.hub_agent.verdict == Verdict::Failed || verdicts.any(|verdict| verdict != Verdict::Done) {
+        if self.unread_members() && self.unread_placements() && self.members.is_empty() && self.placements.is_empty() {
+            Exit::Refused
+        } else if self.hub_agent.verdict == Verdict::Failed
+            || verdicts.any(|verdict| verdict != Verdict::Done)
+            || self.unread_members()
+            || self.unread_placements()
+        {
+            // What nobody could look at is not known to be well.
             Exit::Left
         } else {
             Exit::Done
         }
+    }
+
+    fn hides<K: Kind>(&self) -> Option<&Hidden> {
+        self.hidden.iter().find(|it| it.what == K::CRD.plural)
+    }
+
+    /// Whether nobody can say which members there are.
+    fn unread_members(&self) -> bool {
+        self.hides::<MemberCluster>().is_some()
+    }
+
+    /// Whether there may be placements that are not shown. A hub may have no namespaced ones.
+    fn unread_placements(&self) -> bool {
+        let narrow = self.hides::<ResourcePlacement>();
+        self.hides::<ClusterResourcePlacement>().is_some() || narrow.is_some_and(|it| !it.is_unserved)
+    }
+
+    /// The members that a table shows.
+    pub(crate) fn members_shown(&self, wide: bool) -> impl Iterator<Item = &MemberRow> {
+        let all = wide || self.members.len() <= MEMBERS_SHOWN;
+        self.members
+            .iter()
+            .filter(move |row| all || row.verdict != Verdict::Done)
     }
 
     /// The members, in a table.
@@ -194,8 +158,7 @@ impl Overview {
         } else {
             Table::new(&["", "MEMBER", "HEALTH", "HEARTBEAT", "PLACED", "CPU FREE", "MEMORY FREE"])
         };
-        let all = style.wide || self.members.len() <= MEMBERS_SHOWN;
-        for row in self.members.iter().filter(|row| all || row.verdict != Verdict::Done) {
+        for row in self.members_shown(style.wide) {
             let heartbeat = row.heartbeat.as_ref().map(|at| chain::ago(at.0, self.now));
             let cordoned = if row.cordoned { ", cordoned" } else { "" };
             let mut cells = vec![
@@ -297,12 +260,15 @@ impl Overview {
 
     /// The first lines: how many there are, and how they are.
     pub(crate) fn summary(&self, style: &Style) -> String {
-        let well = |verdicts: &mut dyn Iterator<Item = Verdict>| {
-            let all: Vec<_> = verdicts.collect();
-            let bad = all.iter().filter(|verdict| **verdict != Verdict::Done).count();
-            match bad {
-                0 => format!("{}, all well", all.len()),
-                bad => format!("{}, {bad} in trouble", all.len()),
+        let well = |verdicts: &[Verdict], is_unread: bool| {
+            let all = verdicts.len();
+            let bad = verdicts.iter().filter(|verdict| **verdict != Verdict::Done).count();
+            match (all, bad) {
+                (0, _) if is_unread => "cannot be read".to_owned(),
+                (_, 0) if is_unread => format!("{all} are well, others cannot be read"),
+                (_, _) if is_unread => format!("{all}, {bad} in trouble, others cannot be read"),
+                (_, 0) => format!("{all}, all well"),
+                (_, _) => format!("{all}, {bad} in trouble"),
             }
         };
         let mut out = format!(
@@ -310,11 +276,10 @@ impl Overview {
             style.mark(chain::mark(self.hub_agent.verdict)),
             self.hub_agent.text
         );
-        let worst = |verdicts: Vec<Verdict>| {
-            let has = |wanted| verdicts.contains(&wanted);
-            if has(Verdict::Failed) {
+        let worst = |verdicts: &[Verdict], is_unread: bool| {
+            if verdicts.contains(&Verdict::Failed) {
                 Verdict::Failed
-            } else if has(Verdict::Waiting) {
+            } else if verdicts.contains(&Verdict::Waiting) || is_unread {
                 Verdict::Waiting
             } else {
                 Verdict::Done
@@ -322,9 +287,12 @@ impl Overview {
         };
         let members: Vec<_> = self.members.iter().map(|row| row.verdict).collect();
         let placements: Vec<_> = self.placements.iter().map(|row| row.verdict).collect();
-        for (name, verdicts) in [("members", members), ("placements", placements)] {
-            let line = well(&mut verdicts.iter().copied());
-            _ = writeln!(out, "{} {name:11}  {line}", style.mark(chain::mark(worst(verdicts))));
+        for (name, verdicts, is_unread) in [
+            ("members", members, self.unread_members()),
+            ("placements", placements, self.unread_placements()),
+        ] {
+            let mark = style.mark(chain::mark(worst(&verdicts, is_unread)));
+            _ = writeln!(out, "{mark} {name:11}  {}", well(&verdicts, is_unread));
         }
         out
     }

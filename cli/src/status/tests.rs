@@ -1,9 +1,9 @@
-use fleet_testkit::Server;
+use fleet_testkit::{Fault, Server};
 use serde_json::json;
 
 use super::*;
 use crate::{
-    output::Style,
+    output::{Format, Style},
     subject::Key,
     testing::{
         CLUSTERS,
@@ -73,8 +73,8 @@ async fn a_placement_is_shown_with_its_clusters_and_the_objects_in_trouble() {
     let missing = placement::must(&Reader::new(&place.hub), &Key::new("", "none"), now()).await;
     let error = missing.expect_err("it is not there");
     assert_eq!(
-        crate::problem::next(&error).as_deref(),
-        Some("kubectl get crp; kubectl get rp -A")
+        crate::problem::next(&error, "status"),
+        "kubectl get crp; kubectl get rp -A"
     );
 }
 
@@ -126,5 +126,25 @@ async fn a_hub_that_shows_nothing_says_what_is_hidden() {
             "resourceplacements",
             "stagedupdateruns"
         ]
+    );
+    let text = piped(&overview);
+    assert!(!text.contains("all well"), "{text}");
+    assert!(text.contains("members      cannot be read"), "{text}");
+    assert!(text.contains("hidden: leases (no right to list them)"), "{text}");
+    assert_eq!(overview.exit(), Exit::Refused);
+}
+
+#[tokio::test]
+async fn what_is_partly_hidden_is_not_known_to_be_well() {
+    let server = Server::new();
+    server.put(&format!("{CLUSTERS}/east"), member("east", "2026-01-02T11:59:59Z"));
+    let no_agent_leads = overview_of(&server, "").await;
+    server.fail(Fault::new("/clusterresourceplacements", 403));
+    let overview = overview_of(&server, "").await;
+    assert_eq!((no_agent_leads.exit(), overview.exit()), (Exit::Left, Exit::Left));
+    let text = piped(&overview);
+    assert!(
+        text.contains("members      1, all well") && text.contains("placements   cannot be read"),
+        "{text}"
     );
 }

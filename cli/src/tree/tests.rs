@@ -1,5 +1,8 @@
 use super::*;
-use crate::testing::shown::{assert_fits, assert_golden, hub, narrow, now, piped, place};
+use crate::{
+    output::Format,
+    testing::shown::{assert_fits, assert_golden, hub, narrow, now, piped, place},
+};
 
 #[tokio::test]
 async fn everything_that_belongs_to_a_placement_stands_below_it() {

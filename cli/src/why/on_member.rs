@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 
 use super::answer::{Live, Manager};
-use crate::{hub::Hub, reading::Reader, subject::Key};
+use crate::{hub::Hub, problem::said, reading::Reader, subject::Key};
 
 /// Objects whose field managers are read from a member.
 const LIVE_MAX: usize = 5;
@@ -29,19 +29,24 @@ pub(super) async fn object(
     match member.kind(kind).await {
         Ok(Some(kind)) => match member.object(&kind, namespace, name).await {
             Ok(found) => return Some(found),
-            Err(error) => hide(reader, cluster, &error.to_string()),
+            Err(error) => hide(reader, member, cluster, &said(&error)),
         },
-        Ok(None) => hide(reader, cluster, &format!("{cluster} does not know the kind {kind}")),
-        Err(error) => hide(reader, cluster, &format!("{error:#}")),
+        Ok(None) => hide(
+            reader,
+            member,
+            cluster,
+            &format!("{cluster} does not know the kind {kind}"),
+        ),
+        Err(error) => hide(reader, member, cluster, &format!("{error:#}")),
     }
     None
 }
 
-fn hide(reader: &Reader<'_>, cluster: &str, why: &str) {
+fn hide(reader: &Reader<'_>, member: &Hub, cluster: &str, why: &str) {
     reader.hide(
         &format!("the object on {cluster}"),
         why,
-        &format!("kubectl --context {cluster} auth can-i --list"),
+        &format!("{} auth can-i --list", member.kubectl()),
     );
 }
 
@@ -101,7 +106,7 @@ pub(super) async fn drifted(
         Ok(kinds) if !ids.is_empty() => kinds,
         Ok(_) => return Vec::new(),
         Err(error) => {
-            hide(reader, cluster, &format!("{error:#}"));
+            hide(reader, member, cluster, &format!("{error:#}"));
             return Vec::new();
         }
     };
@@ -115,7 +120,7 @@ pub(super) async fn drifted(
         };
         match member.object(kind, &id.namespace, &id.name).await {
             Ok(found) => live.extend(found.map(|object| live_object(cluster, &object))),
-            Err(error) => hide(reader, cluster, &error.to_string()),
+            Err(error) => hide(reader, member, cluster, &said(&error)),
         }
     }
     live

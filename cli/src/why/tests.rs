@@ -77,7 +77,7 @@ async fn a_name_alone_is_the_first_of_the_fleets_kinds_that_has_it() {
         assert_eq!(asked(&server, name).await.expect(name).chain.subject, subject);
     }
     let error = asked(&server, "nobody").await.expect_err("nothing has the name");
-    assert_eq!(problem::next(&error).as_deref(), Some("kubectl fleet status"));
+    assert_eq!(problem::next(&error, "why"), "kubectl fleet status");
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_credential_that_has_expired_and_a_cluster_without_the_kinds_are_said_
     let server = hub();
     server.fail(Fault::new("/apis/", 401));
     let error = asked(&server, "crp/web").await.expect_err("nobody is let in");
-    assert_eq!(problem::next(&error).as_deref(), Some("kubectl auth whoami"));
+    assert_eq!(problem::next(&error, "why"), "kubectl auth whoami");
     assert_eq!(problem::exit_of(&error), Exit::Error);
     let elsewhere = Server::new();
     elsewhere.serve(PLACEMENT_API, "somethingelse", "SomethingElse", false);
@@ -209,8 +209,8 @@ async fn a_credential_that_has_expired_and_a_cluster_without_the_kinds_are_said_
         "{error}"
     );
     assert_eq!(
-        problem::next(&error).as_deref(),
-        Some("kubectl api-resources --api-group=placement.kubernetes-fleet.io")
+        problem::next(&error, "why"),
+        "kubectl api-resources --api-group=placement.kubernetes-fleet.io"
     );
     let error = asked(&elsewhere, "web").await.expect_err("nor is any other");
     assert_eq!(problem::exit_of(&error), Exit::Error);

@@ -47,7 +47,8 @@ pub fn manager<'a>(meta: &'a ObjectMeta, path: &str) -> Option<&'a str> {
     let owners = entries.filter(|entry| {
         let fields = entry.fields_v1.as_ref();
         entry.manager.as_deref() != Some(FIELD_MANAGER)
-            && entry.subresource.is_none()
+            // `kubectl scale` and autoscalers write through `scale`; what is written to the status is no drift.
+            && entry.subresource.as_deref() != Some("status")
             && fields.is_some_and(|fields| owns(&fields.0, &segments))
     });
     let last = owners.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
@@ -84,10 +85,15 @@ mod tests {
                 "fieldsType": "FieldsV1", "fieldsV1": fields,
             })
         };
+        let through = |subresource: &str, mut entry: Value| {
+            entry["subresource"] = json!(subresource);
+            entry
+        };
         serde_json::from_value(json!({"managedFields": [
             entry("work-api-agent", 30, json!({"f:spec": {"f:replicas": {}}})),
-            entry("kubectl-scale", 10, json!({"f:spec": {"f:replicas": {}}})),
-            entry("hpa", 20, json!({"f:spec": {"f:replicas": {}}})),
+            entry("kubectl-edit", 10, json!({"f:spec": {"f:replicas": {}}})),
+            through("scale", entry("kubectl", 20, json!({"f:spec": {"f:replicas": {}}}))),
+            through("status", entry("controller", 25, json!({"f:spec": {"f:replicas": {}}}))),
             entry("sidecar", 5, json!({"f:spec": {"f:containers": {"k:{\"name\":\"a\"}": {".": {}, "f:image": {}}}}})),
             entry("labeller", 5, json!({"f:metadata": {"f:labels": {".": {}, "f:example.com/team": {}}}})),
         ]}))
@@ -98,7 +104,7 @@ mod tests {
     fn the_last_manager_of_a_field_that_is_not_the_fleet_did_it() {
         let meta = meta();
         for (path, who) in [
-            ("/spec/replicas", Some("hpa")),
+            ("/spec/replicas", Some("kubectl")),
             ("/spec/containers/0/image", Some("sidecar")),
             ("/spec/containers/0/command", None),
             ("/metadata/labels/example.com~1team", Some("labeller")),

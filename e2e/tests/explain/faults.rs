@@ -64,6 +64,41 @@ fn who_may_read_some_kinds_sees_those_and_what_is_hidden() {
 }
 
 #[test]
+fn who_has_the_viewers_role_sees_everything_and_changes_nothing() {
+    scenario("explain-viewer", |ctx| async move {
+        let viewer = somebody(&ctx, "viewer", Some("fleet-viewer")).await?;
+        let config =
+            Config::from_custom_kubeconfig(Kubeconfig::read_from(&viewer)?, &KubeConfigOptions::default()).await?;
+        let members = Api::<MemberCluster>::all(Client::try_from(config)?);
+        wait::until_list(members, "the viewer may read members", |_| true).await?;
+        let run = async |args: &[&str]| plugin::run(Some(&viewer), args).await;
+        for args in [
+            ["status"].as_slice(),
+            &["why", "membercluster/member-1"],
+            &["top", "--timeout", "2s"],
+        ] {
+            let said = run(args).await?;
+            said.shows(&["member"])?;
+            ensure!(!said.stdout.contains("hidden:"), "{args:?}: {said:?}");
+        }
+        let checked = run(&["check", "-o", "json"]).await?.json()?;
+        for line in checked["lines"].as_array().context("it has lines")? {
+            // How long certificates are good for is in Secrets.
+            let text = line["text"].as_str().unwrap_or_default();
+            let is_unread = text.starts_with("cannot be told");
+            ensure!(!is_unread || line["check"] == "certificates", "{line}");
+        }
+        says(
+            run(&["cordon", "member-1"]).await?.ends_with(4)?,
+            &[
+                "The right that is missing: update memberclusters",
+                "next: kubectl auth can-i",
+            ],
+        )
+    });
+}
+
+#[test]
 fn what_is_in_the_way_is_said_with_the_command_to_type() {
     scenario("explain-faults", |ctx| async move {
         let kubeconfig = ctx.fleet().state().kubeconfig.clone().context("a local fleet")?;

@@ -26,7 +26,7 @@ async fn goes_on(ctx: &Ctx, run: &str, request: &str, flags: &[&str]) -> Result<
     let next = said.next().context("no command follows")?;
     ensure!(next[0] == "approve", "{next:?}");
     let next: Vec<_> = next.iter().map(String::as_str).collect();
-    plugin::fleet_of_old(ctx, &next).await?.ends_with(0)?;
+    plugin::fleet(ctx, &next).await?.ends_with(0)?;
     plugin::fleet(ctx, &watch)
         .await?
         .ends_with(0)?

@@ -2,6 +2,7 @@
 //! all the same. These kill what all scenarios share, so they run one after the other on a fleet of their own.
 
 mod runs;
+mod screen;
 
 use std::time::Duration;
 
