@@ -13,6 +13,7 @@
 //! others get their turn, not what they get.
 
 mod answer;
+pub mod applied;
 mod diff;
 mod mask;
 mod picking;
@@ -35,7 +36,7 @@ pub use answer::{
     Action, Blocked, Change, Cluster, Difference, Kind, ObjectChange, PlacedObject, Placing, Plan, Policy, Resources,
     Rollout, Run, Score, StageLeft, Turn, Wave,
 };
-pub use staged::{Request, left};
+pub use staged::{Request, Written, left};
 
 use crate::explain;
 use crate::overrides::choose::{Candidates, Chosen, Lists};
