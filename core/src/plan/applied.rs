@@ -68,11 +68,18 @@ pub fn patch(live: &Value, written: &Value) -> Option<Patch> {
         // The note has it also where the file leaves it to the context.
         metadata.remove("namespace");
     }
-    let group = written["apiVersion"].as_str()?.rsplit_once('/').map_or("", |(group, _)| group);
+    let group = written["apiVersion"]
+        .as_str()?
+        .rsplit_once('/')
+        .map_or("", |(group, _)| group);
     let is_known = KNOWN_GROUPS.contains(&group);
     let kind = if is_known { written["kind"].as_str() } else { None };
     let patch = between(&before, &after, kind);
-    Some(if is_known { Patch::Strategic(patch) } else { Patch::Merge(patch) })
+    Some(if is_known {
+        Patch::Strategic(patch)
+    } else {
+        Patch::Merge(patch)
+    })
 }
 
 /// All that is wanted, and `null` for what was there before and is not wanted any more.
@@ -121,7 +128,9 @@ fn merge_key(known: Option<&str>, field: &str, value: &Value) -> Option<&'static
     if field == "ports" {
         // Those of a NetworkPolicy are replaced.
         let keys = [("containerPort", true), ("port", kind == "Service")];
-        let found = keys.into_iter().find(|(key, may)| *may && !items.is_empty() && every(key));
+        let found = keys
+            .into_iter()
+            .find(|(key, may)| *may && !items.is_empty() && every(key));
         return found.map(|(key, _)| key);
     }
     let known = MERGED.iter().find(|(name, _)| *name == field);
@@ -165,7 +174,9 @@ mod tests {
 
     #[test]
     fn what_the_file_no_longer_says_goes_and_what_it_never_said_stays() {
-        let before = placement(json!({ "policy": { "placementType": "PickN", "numberOfClusters": 2 }, "revisionHistoryLimit": 5 }));
+        let before = placement(
+            json!({ "policy": { "placementType": "PickN", "numberOfClusters": 2 }, "revisionHistoryLimit": 5 }),
+        );
         let after = placement(json!({ "policy": { "placementType": "PickAll" }, "strategy": null }));
         let Some(Patch::Merge(patch)) = patch(&live(&before), &after) else {
             panic!("a merge patch");
@@ -248,7 +259,10 @@ mod tests {
 
     #[test]
     fn an_object_that_kubectl_did_not_apply_is_nothing_to_compare_with() {
-        assert_eq!(patch(&json!({ "metadata": { "name": "web" } }), &placement(json!({}))), None);
+        assert_eq!(
+            patch(&json!({ "metadata": { "name": "web" } }), &placement(json!({}))),
+            None
+        );
         let odd = json!({ "metadata": { "annotations": { KUBECTL_LAST_APPLIED_CONFIGURATION: "{" } } });
         assert_eq!(patch(&odd, &placement(json!({}))), None);
     }

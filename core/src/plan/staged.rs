@@ -16,8 +16,7 @@ use super::Walk;
 use super::answer::{Resources, Run, StageLeft};
 use super::picking::Picked;
 use super::resources::Then;
-use crate::updaterun::{
-    self, Binding, Inputs, Members, Memory, Moment, Outline, Placement, PolicySnapshot, Snapshot};
+use crate::updaterun::{self, Binding, Inputs, Members, Memory, Moment, Outline, Placement, PolicySnapshot, Snapshot};
 
 /// The run that is asked about.
 #[derive(Debug, Clone, Copy)]

@@ -12,10 +12,7 @@ use fleet_api::{
 use fleet_core::scheduler::{Create, Patch, Unschedule};
 use fleet_runtime::Key;
 use futures::future::{join_all, try_join_all};
-use kube::{
-    Resource as _,
-    core::object::HasSpec as _,
-};
+use kube::{Resource as _, core::object::HasSpec as _};
 use serde_json::json;
 
 use crate::{

@@ -175,8 +175,15 @@ fn a_run_that_is_written_already_is_planned_with_its_own_settings() {
             index: None,
             run: Some(run),
         };
-        hub.plan(Some(&request)).run.unwrap()
+        let plan = hub.plan(Some(&request));
+        let on = plan.differences.iter().flat_map(|it| it.clusters.clone());
+        (plan.run.unwrap(), on.collect::<Vec<_>>())
     };
+    let planned_on = planned;
+    let planned = |annotations: &[(&str, &str)]| planned_on(annotations).0;
+    // Who is left out gets nothing.
+    assert_eq!(planned_on(&[("unassigned-clusters", "Ignore")]).1, ["west"]);
+    assert_eq!(planned_on(&[("unassigned-clusters", "Last")]).1, ["east", "west"]);
     let refused = planned(&[]);
     assert!(refused.problem.unwrap().contains("east") && refused.hash.is_empty());
     let ignored = planned(&[("unassigned-clusters", "Ignore")]);
@@ -201,9 +208,7 @@ fn a_run_that_waits_or_has_failed_clusters_is_not_done() {
     }]);
     let mut failed = done.clone();
     failed[0]["status"] = json!("False");
-    let stage = |conditions: &serde_json::Value| {
-        json!({ "stageName": "canary", "clusters": [{ "clusterName": "east", "conditions": conditions }] })
-    };
+    let stage = |conditions: &serde_json::Value| json!({ "stageName": "canary", "clusters": [{ "clusterName": "east", "conditions": conditions }] });
     let gate = json!({
         "stage": "canary", "when": "after", "apiVersion": "batch/v1", "kind": "Job", "name": "check", "namespace": "ops",
         "condition": "Complete",
