@@ -43,6 +43,8 @@ pub const ROLLBACK: &str = "rollout.kubernetes-fleet.io/rollback";
 pub const REQUESTED: &str = "Requested";
 /// On update runs: the run whose clusters that did not succeed are tried again. Written by people.
 pub const RETRY_OF: &str = "rollout.kubernetes-fleet.io/retry-of";
+/// On a run: the hash of the plan that was approved.
+pub const PLAN: &str = "rollout.kubernetes-fleet.io/plan";
 /// On MemberClusters: when placements may be changed there, such as `Mon-Fri 22:00-04:00 Europe/Zurich`; several are
 /// separated by `;`. Written by people, read at any time.
 pub const WINDOW: &str = "rollout.kubernetes-fleet.io/window";

@@ -105,6 +105,14 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
+    /// The same without its last column.
+    pub(crate) fn without_last(&self) -> Self {
+        let mut table = self.clone();
+        table.headings.pop();
+        table.rows.iter_mut().for_each(|row| row.truncate(table.headings.len()));
+        table
+    }
+
     /// As text that fits: with less between columns, then without the last ones, which matter least.
     pub(crate) fn fitting(&self, style: &Style) -> String {
         let Some(limit) = style.width else {

@@ -1,7 +1,10 @@
 //! What the placement selects: the objects of the kinds that its selectors are about, read at once, with those of a file laid
 //! over them. The selection itself is the hub's own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use anyhow::Result;
 use fleet_api::{
@@ -34,6 +37,24 @@ struct Ask {
     gvk: Gvk,
     namespace: Option<String>,
     name: Option<String>,
+    /// Of a list over all namespaces, those that matter; all if there are none.
+    only: Rc<BTreeSet<String>>,
+}
+
+impl Ask {
+    fn wants(&self, namespace: &str) -> bool {
+        let here = self.namespace.as_ref().is_none_or(|here| here == namespace);
+        here && (self.only.is_empty() || self.only.contains(namespace))
+    }
+
+    /// The same namespace by namespace, for somebody who may not list all of them.
+    fn apart(&self) -> impl Iterator<Item = Self> {
+        self.only.iter().map(|namespace| Self {
+            namespace: Some(namespace.clone()),
+            only: Rc::default(),
+            ..self.clone()
+        })
+    }
 }
 
 /// What is known of the hub's objects.
@@ -71,12 +92,16 @@ pub(super) async fn select(
     let inside = inside(&objects, key, selectors);
     if !inside.is_empty() {
         objects.namespaced = kinds.namespaced.iter().cloned().collect();
-        let asks = inside.iter().flat_map(|namespace| {
-            kinds.namespaced.iter().map(|gvk| Ask {
-                gvk: gvk.clone(),
-                namespace: Some(namespace.clone()),
-                name: None,
-            })
+        // One list of a kind, however many namespaces there are.
+        let (one, only) = match inside.first() {
+            Some(one) if inside.len() == 1 => (Some(one.clone()), Rc::default()),
+            _ => (None, Rc::new(inside)),
+        };
+        let asks = kinds.namespaced.iter().map(|gvk| Ask {
+            gvk: gvk.clone(),
+            namespace: one.clone(),
+            name: None,
+            only: Rc::clone(&only),
         });
         objects.read(client, asks.collect(), frozen, notes).await?;
         objects.lay_over(over);
@@ -108,6 +133,7 @@ fn first(kinds: &Kinds, key: &PlacementKey, selectors: &[ResourceSelector]) -> B
                 gvk: (selector.group, selector.version, selector.kind),
                 namespace: home.clone().filter(|_| !served.cluster_scoped),
                 name: Some(selector.name).filter(|name| !name.is_empty()),
+                only: Rc::default(),
             });
         }
     }
@@ -143,6 +169,20 @@ impl Objects<'_> {
         frozen: &[RawJson],
         notes: &mut Vec<String>,
     ) -> Result<()> {
+        let refused = self.read_once(client, asks, frozen, notes).await?;
+        let apart: BTreeSet<Ask> = refused.iter().flat_map(Ask::apart).collect();
+        self.read_once(client, apart, frozen, notes).await?;
+        Ok(())
+    }
+
+    /// Answers with lists over all namespaces that the user may not have.
+    async fn read_once(
+        &mut self,
+        client: &Client,
+        asks: BTreeSet<Ask>,
+        frozen: &[RawJson],
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Ask>> {
         let kinds = self.kinds;
         let each = asks.into_iter().filter_map(|ask| {
             let served = kinds.served(&ask.gvk.0, &ask.gvk.1, &ask.gvk.2)?;
@@ -151,6 +191,7 @@ impl Objects<'_> {
                 (ask, answer)
             })
         });
+        let mut refused = Vec::new();
         let mut answers = stream::iter(each.collect::<Vec<_>>()).buffer_unordered(TOGETHER);
         while let Some((ask, answer)) = answers.next().await {
             match answer {
@@ -160,30 +201,30 @@ impl Objects<'_> {
                         self.put(&ask.gvk, value);
                     }
                 }
+                Err(kube::Error::Api(status)) if status.code == 403 && !ask.only.is_empty() => refused.push(ask),
                 Err(kube::Error::Api(status)) if matches!(status.code, 403..=405) => {
                     let (group, _, kind) = &ask.gvk;
-                    notes.push(format!(
+                    let note = format!(
                         "{kind}{}{group} cannot be listed ({}): taken as in the newest snapshot",
                         if group.is_empty() { "" } else { "." },
                         status.message
-                    ));
+                    );
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
                     self.metas.entry(ask.gvk.clone()).or_default();
                     self.put_frozen(&ask, frozen);
                 }
                 Err(error) => return Err(anyhow::Error::new(error).context(format!("cannot list {}", ask.gvk.2))),
             }
         }
-        Ok(())
+        Ok(refused)
     }
 
     fn put_frozen(&mut self, ask: &Ask, frozen: &[RawJson]) {
         for text in frozen {
             let Ok(id) = ObjectId::of(text) else { continue };
-            let inside = ask
-                .namespace
-                .as_ref()
-                .is_none_or(|namespace| *namespace == id.namespace);
-            if (&id.group, &id.version, &id.kind) == (&ask.gvk.0, &ask.gvk.1, &ask.gvk.2) && inside {
+            if (&id.group, &id.version, &id.kind) == (&ask.gvk.0, &ask.gvk.1, &ask.gvk.2) && ask.wants(&id.namespace) {
                 self.put(&ask.gvk, text.to_value());
             }
         }
@@ -261,7 +302,8 @@ async fn list(client: &Client, served: &Served, ask: &Ask) -> kube::Result<Vec<V
     let mut found = Vec::new();
     loop {
         let page = api.list(&params).await?;
-        for mut object in page.items {
+        let wanted = |object: &DynamicObject| ask.wants(object.metadata.namespace.as_deref().unwrap_or_default());
+        for mut object in page.items.into_iter().filter(wanted) {
             object.metadata.managed_fields = None;
             found.push(serde_json::to_value(object).map_err(kube::Error::SerdeError)?);
         }

@@ -2,10 +2,15 @@
 
 use std::fmt::Write as _;
 
-use fleet_core::plan::{Action, Change, Cluster, Kind, ObjectChange, Plan, StageLeft};
+use fleet_core::plan::{Action, Change, Cluster, Kind, ObjectChange, Plan};
 use serde::Serialize;
 
-use crate::output::{self, Mark, Style, Table};
+use crate::{
+    chain,
+    exit::Exit,
+    output::{self, Mark, Style, Table},
+    reading::Hidden,
+};
 
 /// Clusters that are not picked are shown one by one up to so many.
 const NOT_PICKED_MAX: usize = 20;
@@ -22,14 +27,27 @@ pub(in crate::plan) struct Shown {
     pub(in crate::plan) plan: Plan,
     /// What could not be taken into account.
     pub(in crate::plan) notes: Vec<String>,
+    /// Kinds that the user may not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::plan) hidden: Vec<Hidden>,
 }
 
 impl Shown {
-    pub(in crate::plan) fn new(plan: Plan, notes: Vec<String>) -> Self {
+    pub(in crate::plan) fn new(plan: Plan, notes: Vec<String>, hidden: Vec<Hidden>) -> Self {
         Self {
             differs: plan.differs(),
             plan,
             notes,
+            hidden,
+        }
+    }
+
+    /// Nobody can say that nothing would change who has not seen all of it.
+    pub(in crate::plan) fn exit(&self) -> Exit {
+        if self.differs || !self.hidden.is_empty() {
+            Exit::Left
+        } else {
+            Exit::Done
         }
     }
 }
@@ -63,29 +81,37 @@ impl Shown {
             None => placing.name.clone(),
         };
         let new = if placing.is_new { ", which is new" } else { "" };
-        writeln!(out, "{} {name}{new}", placing.kind)?;
+        line(out, style, &format!("{} {name}{new}", placing.kind))?;
+        out.push_str(&chain::hidden(&self.hidden, style));
         if let Some(why) = &plan.refused {
-            return writeln!(out, "\nThe hub would do nothing: {why}");
+            out.push('\n');
+            return line(out, style, &format!("The hub would do nothing: {why}"));
         }
         if !self.differs {
-            writeln!(out, "Nothing would change.")?;
+            let seen = if self.hidden.is_empty() {
+                ""
+            } else {
+                ", as far as it can be seen"
+            };
+            line(out, style, &format!("Nothing would change{seen}."))?;
         }
-        self.resources(out)?;
-        self.picked(out)?;
-        self.differences(out)?;
+        self.resources(out, style)?;
+        self.picked(out, style)?;
+        self.differences(out, style)?;
         self.rollout(out, style)?;
-        self.run(out)
+        self.run(out, style)
     }
 
-    fn resources(&self, out: &mut String) -> std::fmt::Result {
+    fn resources(&self, out: &mut String, style: &Style) -> std::fmt::Result {
         let resources = &self.plan.resources;
         let state = if resources.is_new { "new" } else { "as it is" };
-        writeln!(
+        let objects = count(resources.objects.len(), "object");
+        let (bytes, snapshot) = (size(resources.bytes), &resources.snapshot);
+        out.push('\n');
+        line(
             out,
-            "\nRESOURCES   {}, {}, snapshot {} ({state})",
-            count(resources.objects.len(), "object"),
-            size(resources.bytes),
-            resources.snapshot
+            style,
+            &format!("RESOURCES   {objects}, {bytes}, snapshot {snapshot} ({state})"),
         )?;
         let objects = resources.objects.iter();
         let mut table = Table::new(&["KIND", "NAME", "SIZE"]);
@@ -96,41 +122,47 @@ impl Shown {
                 size(object.bytes),
             ]);
         }
-        write!(out, "{table}")
+        write!(out, "{}", table.fitting(style))
     }
 
-    fn picked(&self, out: &mut String) -> std::fmt::Result {
+    fn picked(&self, out: &mut String, style: &Style) -> std::fmt::Result {
         let (plan, policy) = (&self.plan, &self.plan.policy);
         let of = |change| plan.clusters.iter().filter(|cluster| cluster.change == change).count();
         let state = if policy.is_new { "new" } else { "as it is" };
-        write!(
-            out,
-            "\nCLUSTERS   {} added, {} kept, {} removed, {} not picked; policy snapshot {} ({state})",
+        let fulfilled = if policy.fulfilled { "" } else { ", which asks for more" };
+        let said = format!(
+            "CLUSTERS   {} added, {} kept, {} removed, {} not picked; policy snapshot {} ({state}){fulfilled}",
             of(Change::Added),
             of(Change::Kept),
             of(Change::Removed),
             of(Change::NotPicked),
             policy.snapshot
-        )?;
-        writeln!(out, "{}", if policy.fulfilled { "" } else { ", which asks for more" })?;
+        );
+        out.push('\n');
+        line(out, style, &said)?;
         if let Some(problem) = &policy.problem {
-            writeln!(out, "no cluster can be picked: {problem}")?;
+            line(out, style, &format!("no cluster can be picked: {problem}"))?;
         }
-        write!(out, "{}", clusters(plan))?;
+        clusters_fitting(plan, out, style)?;
         let more = of(Change::NotPicked).saturating_sub(NOT_PICKED_MAX);
         if more > 0 {
-            writeln!(out, "and {more} more that are not picked (-o json lists them)")?;
+            line(
+                out,
+                style,
+                &format!("and {more} more that are not picked (-o json lists them)"),
+            )?;
         }
         Ok(())
     }
 
-    fn differences(&self, out: &mut String) -> std::fmt::Result {
+    fn differences(&self, out: &mut String, style: &Style) -> std::fmt::Result {
         for difference in &self.plan.differences {
             let names = few(&difference.clusters);
             let on = count(difference.clusters.len(), "cluster");
-            writeln!(out, "\nON {on}: {names}")?;
+            out.push('\n');
+            line(out, style, &format!("ON {on}: {names}"))?;
             for object in &difference.objects {
-                writeln!(out, "{}", heading(object))?;
+                line(out, style, &heading(object))?;
                 out.push_str(&object.diff);
             }
         }
@@ -140,24 +172,20 @@ impl Shown {
     fn rollout(&self, out: &mut String, style: &Style) -> std::fmt::Result {
         let mark = style.bare_mark(Mark::Note);
         let rollout = &self.plan.rollout;
+        out.push('\n');
         if rollout.external {
-            return writeln!(
+            let none = self.plan.run.is_none();
+            let hint = if none { ": --strategy NAME shows one" } else { "" };
+            return line(
                 out,
-                "\nROLLOUT   by update runs alone (type External){}",
-                if self.plan.run.is_none() {
-                    ": --strategy NAME shows one"
-                } else {
-                    ""
-                }
+                style,
+                &format!("ROLLOUT   by update runs alone (type External){hint}"),
             );
         }
-        writeln!(
-            out,
-            "\nROLLOUT   maxUnavailable {}, maxSurge {}: {}",
-            rollout.max_unavailable,
-            rollout.max_surge,
-            count(rollout.waves.len(), "wave")
-        )?;
+        let (unavailable, surge) = (&rollout.max_unavailable, &rollout.max_surge);
+        let waves = count(rollout.waves.len(), "wave");
+        let said = format!("ROLLOUT   maxUnavailable {unavailable}, maxSurge {surge}: {waves}");
+        line(out, style, &said)?;
         for (number, wave) in rollout.waves.iter().enumerate() {
             for (action, word) in [
                 (Action::Remove, "remove from"),
@@ -167,23 +195,21 @@ impl Shown {
                 let turns = wave.clusters.iter().filter(|turn| turn.action == action);
                 let names: Vec<_> = turns.map(|turn| turn.cluster.clone()).collect();
                 if !names.is_empty() {
-                    writeln!(out, "{:>3}. {word} {}", number + 1, few(&names))?;
+                    line(out, style, &format!("{:>3}. {word} {}", number + 1, few(&names)))?;
                 }
             }
         }
         for blocked in &rollout.blocked {
-            writeln!(
-                out,
-                "  {mark} {} never gets its turn: {}",
-                blocked.cluster, blocked.reason
-            )?;
+            let said = format!("  {mark} {} never gets its turn: {}", blocked.cluster, blocked.reason);
+            line(out, style, &said)?;
         }
         Ok(())
     }
 
-    fn run(&self, out: &mut String) -> std::fmt::Result {
+    fn run(&self, out: &mut String, style: &Style) -> std::fmt::Result {
         let Some(run) = &self.plan.run else { return Ok(()) };
-        writeln!(out, "\nUPDATE RUN   with strategy {}", run.strategy)?;
+        out.push('\n');
+        line(out, style, &format!("UPDATE RUN   with strategy {}", run.strategy))?;
         if let Some(outline) = &run.outline {
             let mut table = Table::new(&["STAGE", "CLUSTER", "HAS NOW"]);
             let stages = outline.stages.iter();
@@ -198,10 +224,10 @@ impl Shown {
                 };
                 table.row([stage.to_owned(), cluster.cluster.clone(), has.to_owned()]);
             }
-            write!(out, "{table}")?;
+            write!(out, "{}", table.fitting(style))?;
         }
         if let Some(problem) = &run.problem {
-            writeln!(out, "a run would fail: {problem}")?;
+            line(out, style, &format!("a run would fail: {problem}"))?;
         }
         if !run.hash.is_empty() {
             writeln!(out, "hash: {}", run.hash)?;
@@ -210,16 +236,56 @@ impl Shown {
     }
 }
 
-fn clusters(plan: &Plan) -> Table {
-    let mut table = Table::new(&["CLUSTER", "CHANGE", "AFFINITY", "SPREAD", "OVERRIDES", "WHY"]);
-    let mut not_picked = 0;
-    for cluster in &plan.clusters {
-        if cluster.change == Change::NotPicked {
-            not_picked += 1;
-            if not_picked > NOT_PICKED_MAX {
-                continue;
+/// A line, or several where one does not fit.
+fn line(out: &mut String, style: &Style, text: &str) -> std::fmt::Result {
+    let fits = style.width.is_none_or(|width| text.chars().count() <= width);
+    if fits {
+        writeln!(out, "{text}")
+    } else {
+        writeln!(out, "{}", style.wrapped(text, 0, 2))
+    }
+}
+
+/// The clusters. Where there is no room for the last column, what it says stands below, one cluster after the other.
+fn clusters_fitting(plan: &Plan, out: &mut String, style: &Style) -> std::fmt::Result {
+    let whole = clusters(plan);
+    let text = whole.to_string();
+    let fits = |line: &str| style.width.is_none_or(|width| line.chars().count() <= width);
+    if text.lines().all(fits) {
+        return out.write_str(&text);
+    }
+    out.push_str(&whole.without_last().fitting(style));
+    for cluster in listed(plan) {
+        let [name, .., why] = row(cluster);
+        for (number, said) in why.lines().enumerate() {
+            let said = if number == 0 {
+                format!("{name}: {said}")
+            } else {
+                format!("  {said}")
+            };
+            // A command stays whole, so that it can be copied.
+            if said.contains("next: ") {
+                writeln!(out, "{said}")?;
+            } else {
+                line(out, style, &said)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Those that are shown: of clusters that are not picked not all.
+fn listed(plan: &Plan) -> impl Iterator<Item = &Cluster> {
+    let mut not_picked = 0;
+    plan.clusters.iter().filter(move |cluster| {
+        not_picked += usize::from(cluster.change == Change::NotPicked);
+        cluster.change != Change::NotPicked || not_picked <= NOT_PICKED_MAX
+    })
+}
+
+fn clusters(plan: &Plan) -> Table {
+    let mut table = Table::new(&["CLUSTER", "CHANGE", "AFFINITY", "SPREAD", "OVERRIDES", "WHY"]);
+    for cluster in listed(plan) {
         table.row(row(cluster));
     }
     table
@@ -283,7 +349,7 @@ fn slashed(namespace: &str, name: &str) -> String {
     }
 }
 
-fn few(names: &[String]) -> String {
+pub(super) fn few(names: &[String]) -> String {
     match names.len().checked_sub(NAMES_MAX) {
         None | Some(0) => names.join(", "),
         Some(more) => format!("{} and {more} more", names[..NAMES_MAX].join(", ")),
@@ -299,56 +365,5 @@ fn size(bytes: usize) -> String {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
         _ => format!("{} MiB", bytes.div_ceil(1_048_576)),
-    }
-}
-
-/// What a run still has to do, as it is printed.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::plan) struct Left {
-    #[serde(skip)]
-    kind: String,
-    run: String,
-    placement: String,
-    index: String,
-    stages: Vec<StageLeft>,
-}
-
-impl Left {
-    pub(in crate::plan) fn new(kind: &str, run: &str, placement: &str, index: &str, stages: Vec<StageLeft>) -> Self {
-        Self {
-            kind: kind.to_lowercase(),
-            run: run.to_owned(),
-            placement: placement.to_owned(),
-            index: index.to_owned(),
-            stages,
-        }
-    }
-
-    /// Whether nothing is left.
-    pub(in crate::plan) fn is_done(&self) -> bool {
-        self.stages
-            .iter()
-            .all(|stage| stage.updating.is_empty() && stage.waiting.is_empty())
-    }
-}
-
-impl output::Shown for Left {
-    fn names(&self) -> Vec<String> {
-        vec![format!("{}/{}", self.kind, self.run)]
-    }
-
-    fn table(&self) -> Table {
-        let mut table = Table::new(&["STAGE", "DONE", "UNDER WAY", "STILL TO COME", "WAITS FOR"]);
-        for stage in &self.stages {
-            table.row([
-                stage.name.clone(),
-                stage.done.to_string(),
-                few(&stage.updating),
-                few(&stage.waiting),
-                stage.tasks.join("\n"),
-            ]);
-        }
-        table
     }
 }

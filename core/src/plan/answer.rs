@@ -284,6 +284,9 @@ pub struct StageLeft {
     pub name: String,
     /// How many clusters have been updated.
     pub done: usize,
+    /// Those that could not be updated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
     /// Those under way.
     pub updating: Vec<String>,
     /// Those still to come, in order.

@@ -13,6 +13,7 @@
 //! others get their turn, not what they get.
 
 mod answer;
+pub mod applied;
 mod diff;
 mod mask;
 mod picking;
@@ -23,7 +24,7 @@ mod staged;
 mod tests;
 mod waves;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::cluster::MemberCluster;
 use fleet_api::names::{PlacementKey, Scope};
@@ -35,7 +36,7 @@ pub use answer::{
     Action, Blocked, Change, Cluster, Difference, Kind, ObjectChange, PlacedObject, Placing, Plan, Policy, Resources,
     Rollout, Run, Score, StageLeft, Turn, Wave,
 };
-pub use staged::{Request, left};
+pub use staged::{Request, Written, left};
 
 use crate::explain;
 use crate::overrides::choose::{Candidates, Chosen, Lists};
@@ -203,10 +204,14 @@ pub fn plan(world: &World<'_>, request: Option<&Request<'_>>) -> Plan {
             Err(why) => cluster.problem = Some(why),
         }
     }
+    // What is in no stage of a run keeps what it has.
+    let outline = run.as_ref().and_then(|run| run.outline.as_ref());
+    let left_out = outline.iter().flat_map(|outline| &outline.unassigned);
+    let left_out: BTreeSet<&str> = left_out.map(|cluster| cluster.cluster.as_str()).collect();
     let differences = if waits {
         Vec::new()
     } else {
-        render::differences(&walk, &picked.bindings, &group, &mut clusters)
+        render::differences(&walk, &picked.bindings, (&group, &left_out), &mut clusters)
     };
     Plan {
         placement,

@@ -221,21 +221,8 @@ fn carried_out(walk: &Walk<'_, '_>, policy: &str, plan: &scheduler::Plan, before
         }
     }
     for create in &plan.create {
-        let labels = (labels::PARENT_PLACEMENT.to_owned(), walk.world.key.name().to_owned());
-        let meta = ObjectMeta {
-            name: Some(create.binding.clone()),
-            namespace: walk.world.key.namespace().map(str::to_owned),
-            labels: Some([labels].into()),
-            generation: Some(1),
-            ..ObjectMeta::default()
-        };
-        let spec = BindingSpec {
-            state: BindingState::Scheduled,
-            scheduling_policy_snapshot_name: policy.to_owned(),
-            target_cluster: create.cluster.clone(),
-            cluster_decision: create.decision.clone(),
-            ..BindingSpec::default()
-        };
+        let (mut meta, spec) = create.binding(walk.world.key.namespace(), walk.world.key.name(), policy);
+        meta.generation = Some(1);
         let status = None;
         bindings.insert(create.binding.clone(), Binding { meta, spec, status });
     }

@@ -1,6 +1,6 @@
 //! What each cluster has now and would have then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use fleet_api::placement::{BindingSpec, NamespacedName};
@@ -21,11 +21,12 @@ type Manifests = BTreeMap<ObjectId, RawJson>;
 /// What a cluster of a class gets, or why it gets nothing.
 type Rendered = Rc<Result<Manifests, String>>;
 
-/// What changes on each cluster. Those on which nothing can be rendered say so, and keep what they have.
+/// What changes on each cluster. Those that are left out, and those on which nothing can be rendered, keep what they have; the
+/// latter say so.
 pub(super) fn differences(
     walk: &Walk<'_, '_>,
     bindings: &[Binding],
-    frozen: &Frozen<'_>,
+    (frozen, left_out): (&Frozen<'_>, &BTreeSet<&str>),
     clusters: &mut [Cluster],
 ) -> Vec<Difference> {
     let mut kitchen = Kitchen::new(walk, frozen);
@@ -44,7 +45,10 @@ pub(super) fn differences(
     let nothing: Rendered = Rc::new(Ok(Manifests::new()));
     // By what the cluster has and what it gets: most clusters are alike.
     let mut alike: BTreeMap<(usize, usize), Difference> = BTreeMap::new();
-    for cluster in clusters.iter_mut() {
+    let concerned = clusters
+        .iter_mut()
+        .filter(|cluster| !left_out.contains(cluster.name.as_str()));
+    for cluster in concerned {
         let has = match before.get(cluster.name.as_str()) {
             Some(spec) => kitchen.before(spec),
             None => nothing.clone(),

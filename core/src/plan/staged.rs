@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use fleet_api::annotations;
 use fleet_api::conditions::error_class::ErrorClass;
-use fleet_api::conditions::update_run::Initialized;
+use fleet_api::conditions::update_run::{Abort, Initialized};
 use fleet_api::conditions::update_stage::{ApprovalRequestApproved, ClusterStarted, ClusterSucceeded, WaitTimeElapsed};
 use fleet_api::conditions::{self, Status};
 use fleet_api::placement::{
-    StageStatus, StageTaskStatus, StageTaskType, UpdateRunSpec, UpdateRunStatus, UpdateStrategySpec,
+    Gate, StageStatus, StageTaskStatus, StageTaskType, UpdateRunSpec, UpdateRunStatus, UpdateStrategySpec,
 };
 use jiff::Timestamp;
 
@@ -28,6 +29,19 @@ pub struct Request<'a> {
     pub settings: Option<&'a BTreeMap<String, String>>,
     /// The index of the resources to roll out; none for what is selected now.
     pub index: Option<&'a str>,
+    /// The run itself, if somebody has written it already.
+    pub run: Option<Written<'a>>,
+}
+
+/// A run that somebody has written.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its annotations: its own settings come before those of its strategy.
+    pub annotations: &'a BTreeMap<String, String>,
+    /// The run that it is to try again, if it names one that is there.
+    pub retried: Option<updaterun::Run<'a>>,
 }
 
 /// The run's plan, made by the function that makes it on the hub.
@@ -46,12 +60,15 @@ pub(super) fn plan(
         ..UpdateRunSpec::default()
     };
     let none = UpdateRunStatus::default();
+    // Which plan was approved is no part of the plan: it is compared in the end, so that the hash is known if it differs.
+    let mut own = request.run.map(|run| run.annotations.clone());
+    let approved = own.as_mut().and_then(|own| own.remove(annotations::PLAN));
     let run = updaterun::Run {
-        name: "plan",
+        name: request.run.map_or("plan", |run| run.name),
         namespace: world.key.namespace().unwrap_or_default(),
         uid: "",
         generation: 1,
-        annotations: None,
+        annotations: own.as_ref(),
         spec: &spec,
         status: &none,
     };
@@ -72,7 +89,7 @@ pub(super) fn plan(
         members: &members,
         strategy: request.spec,
         settings: request.settings,
-        retried: None,
+        retried: request.run.and_then(|run| run.retried),
         snapshot: if is_there {
             Snapshot::Group {
                 index: &index,
@@ -108,6 +125,11 @@ pub(super) fn plan(
     };
     let outline = status.map(|status| Outline::of(&status, &bindings, &resources.hash));
     let hash = outline.as_ref().filter(|_| problem.is_none()).map(Outline::hash);
+    let differs = |outline: &Outline| {
+        let difference = outline.first_difference(approved.as_deref()?)?;
+        Some(Abort::PlanDiffers { difference }.message())
+    };
+    let problem = problem.or_else(|| outline.as_ref().and_then(differs));
     Run {
         strategy: request.strategy.to_owned(),
         outline,
@@ -119,21 +141,27 @@ pub(super) fn plan(
 /// What a run that has a plan still has to do, stage by stage.
 pub fn left(status: &UpdateRunStatus) -> Vec<StageLeft> {
     let stages = status.stages_status.iter().chain(&status.deletion_stage_status);
-    stages.map(stage_left).collect()
+    let gates = status.options.as_ref().map(|options| options.gates.as_slice());
+    stages
+        .map(|stage| stage_left(stage, gates.unwrap_or_default()))
+        .collect()
 }
 
-fn stage_left(stage: &StageStatus) -> StageLeft {
+fn stage_left(stage: &StageStatus, gates: &[Gate]) -> StageLeft {
     let mut left = StageLeft {
         name: stage.stage_name.clone(),
         done: 0,
+        failed: Vec::new(),
         updating: Vec::new(),
         waiting: Vec::new(),
         tasks: Vec::new(),
     };
     for cluster in &stage.clusters {
         let said = |type_name| conditions::find(&cluster.conditions, type_name).map(Status::of);
-        if matches!(said(ClusterSucceeded::TYPE), Some(Status::True | Status::False)) {
+        if said(ClusterSucceeded::TYPE) == Some(Status::True) {
             left.done += 1;
+        } else if said(ClusterSucceeded::TYPE) == Some(Status::False) {
+            left.failed.push(cluster.cluster_name.clone());
         } else if said(ClusterStarted::TYPE) == Some(Status::True) {
             left.updating.push(cluster.cluster_name.clone());
         } else {
@@ -142,11 +170,28 @@ fn stage_left(stage: &StageStatus) -> StageLeft {
     }
     let before = stage.before_stage_task_status.iter().map(|task| ("before", task));
     let after = stage.after_stage_task_status.iter().map(|task| ("after", task));
-    left.tasks = before
-        .chain(after)
-        .filter_map(|(when, task)| task_left(when, task))
-        .collect();
+    let tasks = before.chain(after).filter_map(|(when, task)| task_left(when, task));
+    let closed = gates
+        .iter()
+        .filter(|gate| gate.stage == stage.stage_name && gate.passed.is_none());
+    let closed = closed.map(|gate| format!("{} it: the gate {}", gate.when, updaterun::shown_gate(gate)));
+    left.tasks = tasks.chain(closed).collect();
     left
+}
+
+impl StageLeft {
+    /// Whether nothing of it is left to do or to wait for, and no cluster has failed.
+    pub fn is_done(&self) -> bool {
+        let Self {
+            name: _,
+            done: _,
+            failed,
+            updating,
+            waiting,
+            tasks,
+        } = self;
+        failed.is_empty() && updating.is_empty() && waiting.is_empty() && tasks.is_empty()
+    }
 }
 
 fn task_left(when: &str, task: &StageTaskStatus) -> Option<String> {

@@ -1,8 +1,10 @@
 //! What the scheduler decides: the writes, in the order in which they are safe, and why not if there are none.
 
 use fleet_api::names::ClusterNameError;
-use fleet_api::placement::{BindingState, ClusterDecision, PolicySnapshotStatus};
+use fleet_api::placement::{BindingSpec, BindingState, ClusterDecision, PolicySnapshotStatus};
+use fleet_api::{finalizers, labels};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::property::BadName;
 use super::selector::BadSelector;
@@ -51,6 +53,28 @@ pub struct Create {
     pub cluster: String,
     /// Why the cluster was picked.
     pub decision: ClusterDecision,
+}
+
+impl Create {
+    /// The binding as it is made for a placement, picked by the policy snapshot `policy`.
+    pub fn binding(&self, namespace: Option<&str>, placement: &str, policy: &str) -> (ObjectMeta, BindingSpec) {
+        let label = (labels::PARENT_PLACEMENT.to_owned(), placement.to_owned());
+        let meta = ObjectMeta {
+            name: Some(self.binding.clone()),
+            namespace: namespace.map(ToOwned::to_owned),
+            labels: Some([label].into()),
+            finalizers: Some(vec![finalizers::SCHEDULER_BINDING.to_owned()]),
+            ..ObjectMeta::default()
+        };
+        let spec = BindingSpec {
+            state: BindingState::Scheduled,
+            scheduling_policy_snapshot_name: policy.to_owned(),
+            target_cluster: self.cluster.clone(),
+            cluster_decision: self.decision.clone(),
+            ..BindingSpec::default()
+        };
+        (meta, spec)
+    }
 }
 
 /// Make a binding point to the current policy snapshot.
@@ -141,5 +165,32 @@ impl Plan {
             && patch.is_empty()
             && unschedule.is_empty()
             && !status_changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_binding_belongs_to_its_placement_and_is_held_by_the_scheduler() {
+        let create = Create {
+            binding: "web-east".to_owned(),
+            cluster: "east".to_owned(),
+            decision: ClusterDecision {
+                cluster_name: "east".to_owned(),
+                selected: true,
+                ..ClusterDecision::default()
+            },
+        };
+        let (meta, spec) = create.binding(Some("shop"), "web", "web-3");
+        assert_eq!(meta.labels.unwrap()[labels::PARENT_PLACEMENT], "web");
+        assert_eq!(meta.namespace.as_deref(), Some("shop"));
+        assert_eq!(meta.finalizers.unwrap(), [finalizers::SCHEDULER_BINDING]);
+        assert_eq!(
+            (spec.state, spec.target_cluster, spec.scheduling_policy_snapshot_name),
+            (BindingState::Scheduled, "east".to_owned(), "web-3".to_owned())
+        );
+        assert_eq!(spec.cluster_decision, create.decision);
     }
 }

@@ -1,24 +1,18 @@
 //! Bindings as the scheduler wants them. Those of one list go side by side; the lists follow one another.
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fleet_api::{
-    annotations, finalizers,
+    annotations,
     kind::SpecKind as _,
     labels,
-    placement::{BindingSpec, BindingState, RolloutStrategyType, Scope},
+    placement::{BindingState, RolloutStrategyType, Scope},
     raw::RawJson,
 };
 use fleet_core::scheduler::{Create, Patch, Unschedule};
 use fleet_runtime::Key;
 use futures::future::{join_all, try_join_all};
-use kube::{
-    Resource as _,
-    core::{ObjectMeta, object::HasSpec as _},
-};
+use kube::{Resource as _, core::object::HasSpec as _};
 use serde_json::json;
 
 use crate::{
@@ -50,21 +44,7 @@ pub(crate) async fn create<S: Scope>(
             if owner.meta().deletion_timestamp.is_some() {
                 return None;
             }
-            let label = (labels::PARENT_PLACEMENT.to_owned(), placement.name().to_owned());
-            let meta = ObjectMeta {
-                name: Some(create.binding.clone()),
-                namespace: placement.namespace().map(ToOwned::to_owned),
-                labels: Some(BTreeMap::from([label])),
-                finalizers: Some(vec![finalizers::SCHEDULER_BINDING.to_owned()]),
-                ..ObjectMeta::default()
-            };
-            let spec = BindingSpec {
-                state: BindingState::Scheduled,
-                scheduling_policy_snapshot_name: policy.to_owned(),
-                target_cluster: create.cluster.clone(),
-                cluster_decision: create.decision.clone(),
-                ..BindingSpec::default()
-            };
+            let (meta, spec) = create.binding(placement.namespace(), placement.name(), policy);
             Some(RawJson::from_serialize(&S::Binding::from_spec(meta, spec)))
         };
         let written = ctx

@@ -306,17 +306,8 @@ impl Hub {
         });
         let policy = name(&latest.meta).to_owned();
         for create in plan.create {
-            let spec = BindingSpec {
-                scheduling_policy_snapshot_name: policy.clone(),
-                target_cluster: create.cluster,
-                cluster_decision: create.decision,
-                ..BindingSpec::default()
-            };
-            let meta = ObjectMeta {
-                name: Some(create.binding.clone()),
-                generation: Some(1),
-                ..ObjectMeta::default()
-            };
+            let (mut meta, spec) = create.binding(None, "web", &policy);
+            meta.generation = Some(1);
             self.bindings.insert(
                 create.binding,
                 Object {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::hub::Hub;
-use crate::plan::{Change, Kind, Plan, Request};
+use crate::plan::{self, Change, Kind, Plan, Request, Written};
 
 fn cluster<'p>(plan: &'p Plan, name: &str) -> &'p crate::plan::Cluster {
     plan.clusters.iter().find(|cluster| cluster.name == name).unwrap()
@@ -81,6 +81,7 @@ fn a_placement_that_update_runs_roll_out_shows_the_run() {
         spec: Some(&both),
         settings: None,
         index: None,
+        run: None,
     };
     let run = hub.plan(Some(&request)).run.unwrap();
     assert_eq!(run.problem, None);
@@ -133,6 +134,7 @@ fn a_run_of_an_earlier_index_gives_back_what_was_selected_then() {
         spec: Some(&all),
         settings: None,
         index,
+        run: None,
     };
     let back = hub.plan(Some(&request(Some("0"))));
     assert_eq!(
@@ -148,4 +150,81 @@ fn a_run_of_an_earlier_index_gives_back_what_was_selected_then() {
     );
     let gone = hub.plan(Some(&request(Some("7")))).run.unwrap();
     assert!(gone.problem.is_some() && gone.hash.is_empty(), "{gone:?}");
+}
+
+#[test]
+fn a_run_that_is_written_already_is_planned_with_its_own_settings() {
+    let mut hub = Hub::new(&json!(null))
+        .with("east", &[("env", "prod")])
+        .with("west", &[("env", "test")]);
+    hub.edit(|spec| spec.strategy = Some(serde_json::from_value(json!({ "type": "External" })).unwrap()));
+    let stages = json!({ "stages": [{ "name": "canary", "labelSelector": { "matchLabels": { "env": "test" } } }] });
+    let stages = serde_json::from_value(stages).unwrap();
+    let planned = |annotations: &[(&str, &str)]| {
+        let own = annotations.iter();
+        let own = own.map(|(key, value)| (format!("rollout.kubernetes-fleet.io/{key}"), (*value).to_owned()));
+        let run = Written {
+            name: "release",
+            annotations: &own.collect(),
+            retried: None,
+        };
+        let request = Request {
+            strategy: "slow",
+            spec: Some(&stages),
+            settings: None,
+            index: None,
+            run: Some(run),
+        };
+        let plan = hub.plan(Some(&request));
+        let on = plan.differences.iter().flat_map(|it| it.clusters.clone());
+        (plan.run.unwrap(), on.collect::<Vec<_>>())
+    };
+    let planned_on = planned;
+    let planned = |annotations: &[(&str, &str)]| planned_on(annotations).0;
+    // Who is left out gets nothing.
+    assert_eq!(planned_on(&[("unassigned-clusters", "Ignore")]).1, ["west"]);
+    assert_eq!(planned_on(&[("unassigned-clusters", "Last")]).1, ["east", "west"]);
+    let refused = planned(&[]);
+    assert!(refused.problem.unwrap().contains("east") && refused.hash.is_empty());
+    let ignored = planned(&[("unassigned-clusters", "Ignore")]);
+    assert_eq!(ignored.problem, None);
+    // The hash that is printed is the one that the run itself then has, and it stays the same once it is written down.
+    let pinned = planned(&[("unassigned-clusters", "Ignore"), ("plan", &ignored.hash)]);
+    assert_eq!((pinned.problem.as_ref(), &pinned.hash), (None, &ignored.hash));
+    let last = planned(&[("unassigned-clusters", "Last"), ("plan", &ignored.hash)]);
+    let problem = last.problem.unwrap();
+    assert!(problem.contains("the plan differs"), "{problem}");
+    assert!(!last.hash.is_empty() && last.hash != ignored.hash, "{}", last.hash);
+    let odd = planned(&[("max-failures", "many")]).problem.unwrap();
+    assert!(odd.contains("max-failures"), "{odd}");
+    let gone = planned(&[("retry-of", "release-0")]).problem.unwrap();
+    assert!(gone.contains("there is no update run release-0"), "{gone}");
+}
+
+#[test]
+fn a_run_that_waits_or_has_failed_clusters_is_not_done() {
+    let done = json!([{
+        "type": "Succeeded", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-02T12:00:00Z",
+    }]);
+    let mut failed = done.clone();
+    failed[0]["status"] = json!("False");
+    let stage = |conditions: &serde_json::Value| json!({ "stageName": "canary", "clusters": [{ "clusterName": "east", "conditions": conditions }] });
+    let gate = json!({
+        "stage": "canary", "when": "after", "apiVersion": "batch/v1", "kind": "Job", "name": "check", "namespace": "ops",
+        "condition": "Complete",
+    });
+    let left = |status: serde_json::Value| {
+        let [stage] = plan::left(&serde_json::from_value(status).unwrap()).try_into().unwrap();
+        stage
+    };
+    assert!(left(json!({ "stagesStatus": [stage(&done)] })).is_done());
+    let unhappy = left(json!({ "stagesStatus": [stage(&failed)] }));
+    assert_eq!((unhappy.done, unhappy.failed.as_slice()), (0, &["east".to_owned()][..]));
+    assert!(!unhappy.is_done());
+    let mut waits = stage(&done);
+    waits["afterStageTaskStatus"] = json!([{ "type": "Approval", "approvalRequestName": "release-after-canary" }]);
+    assert!(!left(json!({ "stagesStatus": [waits] })).is_done());
+    let gated = left(json!({ "stagesStatus": [stage(&done)], "options": { "gates": [gate] } }));
+    assert_eq!(gated.tasks, ["after it: the gate Job ops/check"]);
+    assert!(!gated.is_done());
 }
