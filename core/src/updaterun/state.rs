@@ -94,6 +94,8 @@ impl ClusterEntry for ClusterUpdatingStatus {
 
 /// A stage's entry.
 pub(super) trait StageEntry {
+    /// Its time runs.
+    fn begin(&mut self, pen: Pen);
     fn start(&mut self, pen: Pen);
     fn succeed(&mut self, pen: Pen);
     fn skip(&mut self, pen: Pen);
@@ -101,13 +103,17 @@ pub(super) trait StageEntry {
 }
 
 impl StageEntry for StageStatus {
-    fn start(&mut self, pen: Pen) {
+    fn begin(&mut self, pen: Pen) {
         self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
+    }
+
+    fn start(&mut self, pen: Pen) {
+        self.begin(pen);
         pen.set(&mut self.conditions, &Progressing::Started);
     }
 
     fn succeed(&mut self, pen: Pen) {
-        self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
+        self.begin(pen);
         self.end_time.get_or_insert_with(|| whole_seconds(pen.now));
         pen.set(&mut self.conditions, &Progressing::Succeeded);
         let failed: Vec<_> = failed(self).map(ToOwned::to_owned).collect();
@@ -120,7 +126,7 @@ impl StageEntry for StageStatus {
     }
 
     fn skip(&mut self, pen: Pen) {
-        self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
+        self.begin(pen);
         self.end_time.get_or_insert_with(|| whole_seconds(pen.now));
         pen.set(&mut self.conditions, &Progressing::Skipped);
         pen.set(&mut self.conditions, &Succeeded::Skipped);
