@@ -97,6 +97,11 @@ impl<'a> Run<'a> {
         indexes.filter_map(|index| index.parse().ok()).collect()
     }
 
+    /// Whether it has no plan yet, and names no snapshots to roll out.
+    pub fn is_to_freeze(&self) -> bool {
+        self.phase() == Phase::Uninitialized && self.spec.resource_snapshot_index.is_empty()
+    }
+
     /// Whether it has not ended, and will take back what it did if that fails.
     pub fn may_roll_back(&self) -> bool {
         let options = self.status.options.as_ref();

@@ -200,6 +200,14 @@ fn named_by_runs<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Vec<u64> {
         .map(|run| Run::of(run.meta(), run.spec(), run.status()))
         .collect();
     let mut named: Vec<_> = views.iter().flat_map(Run::needed_indexes).collect();
+    // What a run has frozen is in its status only a moment later: nothing goes while another one makes its plan too.
+    if views.iter().filter(|run| run.is_to_freeze()).count() > 1 {
+        let all = ctx.family.snapshots_of.get(key);
+        named.extend(
+            all.iter()
+                .filter_map(|snapshot| resource::Existing::of(snapshot.meta()).index),
+        );
+    }
     if views.iter().any(Run::may_roll_back) {
         // What clusters have whose turn is yet to come.
         let bindings = ctx.family.bindings_of.get(key);
