@@ -171,6 +171,50 @@ fn may_report_back(objects: &[Value]) -> bool {
 }
 
 /// `helm upgrade --reuse-values` over KubeFleet's release: its values are all there is, and no default of ours.
+/// What the hub agent may do to these resources of placements.
+fn verbs(objects: &[Value], resource: &str) -> Vec<String> {
+    let rules = objects.iter().filter(|object| object["kind"] == "ClusterRole");
+    let rules = rules.flat_map(|role| role["rules"].as_array().into_iter().flatten());
+    let about = rules.filter(|rule| {
+        let of = |list: &Value, word: &str| list.as_array().into_iter().flatten().any(|own| own == word);
+        of(&rule["apiGroups"], "placement.kubernetes-fleet.io") && of(&rule["resources"], resource)
+    });
+    let verbs = about.flat_map(|rule| rule["verbs"].as_array().into_iter().flatten());
+    let mut verbs: Vec<_> = verbs.filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+    verbs.sort();
+    verbs.dedup();
+    verbs
+}
+
+#[tokio::test]
+async fn where_runs_are_not_carried_out_the_agent_may_only_end_them() -> Result<()> {
+    let off = json!({ "enableStagedUpdateRunAPIs": false });
+    for (values, on) in [(json!({}), true), (off, false)] {
+        let (_, objects) = rendered("hub-agent", &values).await?;
+        let own: Vec<Value> = objects
+            .into_iter()
+            .filter(|object| {
+                object["metadata"]["name"]
+                    .as_str()
+                    .is_some_and(|name| name.contains("hub-agent"))
+            })
+            .collect();
+        for plural in ["clusterstagedupdateruns", "stagedupdateruns"] {
+            let found = verbs(&own, plural);
+            ensure!(found.contains(&"patch".to_owned()), "{values}: {found:?}");
+            ensure!(found.contains(&"delete".to_owned()) == on, "{values}: {found:?}");
+            ensure!(verbs(&own, &format!("{plural}/status")).is_empty() != on, "{values}");
+        }
+        for plural in ["clusterapprovalrequests", "approvalrequests"] {
+            let found = verbs(&own, plural);
+            ensure!(found.contains(&"deletecollection".to_owned()), "{values}: {found:?}");
+            ensure!(found.contains(&"create".to_owned()) == on, "{values}: {found:?}");
+            ensure!(verbs(&own, &format!("{plural}/status")).is_empty() != on, "{values}");
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn values_that_a_reused_release_does_not_have_are_the_defaults() -> Result<()> {
     let helm = binaries::find_or_build_helm().await?;

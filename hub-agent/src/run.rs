@@ -8,7 +8,10 @@ mod stages;
 
 use std::{sync::Arc, time::Duration};
 
-use fleet_api::names::{HUB_LEASE, field_managers};
+use fleet_api::{
+    names::{HUB_LEASE, field_managers},
+    placement::{ClusterScoped, Namespaced},
+};
 use fleet_core::selection::apis::Apis;
 use fleet_runtime::{
     client,
@@ -81,7 +84,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
 
     doors::serve_pages(&admin, &health, &metrics, &stop, &mut tasks).await?;
     let client = client::connect(&client_args, USER_AGENT).await?;
-    let runs_served = crds::require(&client, &membership, &update_runs, &evictions).await?;
+    let runs_served = crds::require(&client, &membership, &update_runs, &evictions, placing.namespaced).await?;
     let writes = Writes::new("hub", &metrics);
     let (events, sender) = Recorder::new(client.clone(), writes.clone(), clock.clone(), &pod_name, &metrics);
     tasks.spawn_endless("event sender", sender.run());
@@ -131,6 +134,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         measures: eviction::Measures::new(&metrics, hub.evictions.evictions.clone()),
         ttl: signed(evictions.eviction_ttl),
     });
+    let runs = measures_of_runs(&metrics, &hub, &mut tasks);
     let leader = Leader {
         hub,
         evicting,
@@ -144,7 +148,7 @@ pub async fn run_until(options: Options, stop: CancellationToken) -> anyhow::Res
         dump: metrics.dump().clone(),
         cycles: scheduler::Measures::new(&metrics),
         steps: pipeline::steps::Measures::new(&metrics),
-        runs: updaterun::Measures::new(&metrics),
+        runs,
     };
     let leader = Arc::new(leader);
     tasks.spawn(
@@ -220,6 +224,18 @@ async fn serve_webhooks(
     };
     admission::start(args, deps, listener, health, tasks);
     Ok(())
+}
+
+/// Measures of update runs, on every replica without those of runs that are gone.
+fn measures_of_runs(metrics: &Metrics, hub: &Hub, tasks: &mut Tasks) -> updaterun::Measures {
+    let (measures, placements) = (updaterun::Measures::new(metrics), &hub.placements);
+    let (cluster, namespaced) = (&placements.cluster.updates.runs, &placements.namespaced.updates.runs);
+    let of_cluster = measures.clone().follow::<ClusterScoped>(cluster.subscribe());
+    let of_namespaces = measures.clone().follow::<Namespaced>(namespaced.subscribe());
+    tasks.spawn_endless("measures of update runs", async {
+        tokio::join!(of_cluster, of_namespaces);
+    });
+    measures
 }
 
 /// What is read when somebody looks: metrics about stored objects, and the stores themselves.

@@ -122,6 +122,11 @@ pub(super) fn cause(message: &str, names: &Names<'_>) -> Cause {
         "" => create_run(names),
         next => names.fill(next),
     };
-    let text = format!("{} ({bare}); the run cannot go on: create another", names.fill(text));
+    never_again(&format!("{} ({bare})", names.fill(text)), next)
+}
+
+/// A run that has ended for this reason never goes on.
+pub(super) fn never_again(text: &str, next: String) -> Cause {
+    let text = format!("{text}; the run cannot go on: create another");
     Cause::new(text, next).holding("all clusters that it has not updated")
 }

@@ -1,6 +1,7 @@
 //! Why an update run does not go on.
 
 mod gate;
+mod taken;
 mod task;
 
 pub(super) use task::approve;
@@ -42,7 +43,7 @@ pub fn run(fleet: &Fleet<'_>, name: &str) -> Chain {
     let Some(status) = run.status else {
         return chain;
     };
-    chain.push(ended(status, &names));
+    chain.push(ended(fleet, &run, status, &names));
     chain.push(asked_to_run(&run, status, &names));
     for (i, stage) in status.stages_status.iter().enumerate() {
         let later = status.stages_status.len() - i - 1;
@@ -122,11 +123,13 @@ fn kind(names: &Names<'_>) -> &'static str {
 }
 
 /// A run that has failed never goes on.
-fn ended(status: &UpdateRunStatus, names: &Names<'_>) -> Step {
+fn ended(fleet: &Fleet<'_>, run: &Run<'_>, status: &UpdateRunStatus, names: &Names<'_>) -> Step {
     let failed = conditions::find(&status.conditions, Succeeded::TYPE);
     match failed.filter(|condition| Status::of(condition) == Status::False) {
         Some(condition) => {
-            Step::failed("Alive", aborts::cause(&condition.message, names)).since(Some(&condition.last_transition_time))
+            let cause = taken::cause(fleet, run, condition, names);
+            let cause = cause.unwrap_or_else(|| aborts::cause(&condition.message, names));
+            Step::failed("Alive", cause).since(Some(&condition.last_transition_time))
         }
         None => Step::done("Alive", ""),
     }

@@ -205,6 +205,8 @@ impl Pass<'_> {
             stage.skip(self.pen);
             return Ok(Verdict::StageEnded);
         }
+        // Also when all its clusters had the version already.
+        stage.begin(self.pen);
         let done = tasks::after(self, stage, spec)?;
         if self.pass_gates(&name, "after") && done {
             stage.succeed(self.pen);

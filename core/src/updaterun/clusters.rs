@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::later;
 use super::pass::Pass;
 use super::put::write;
-use super::standing::{Progress, Turn};
+use super::standing::{Progress, Turn, was_started_by};
 use super::state::ClusterEntry as _;
 use super::step::Given;
 use super::world::Binding;
@@ -185,7 +185,7 @@ fn judge(
             let error = abort.to_cluster_error();
             cluster.end(pass.pen, &ClusterSucceeded::Failed { error });
             if let Some(binding) = binding {
-                tell_taken_over(pass, stage, binding);
+                tell_taken_over(pass, stage, binding, since);
             }
             flight.add(place, &cluster.cluster_name, Some(since), "taken over".to_owned());
             flight.aborts.push(abort);
@@ -194,12 +194,14 @@ fn judge(
 }
 
 /// The condition's text is published and does not say who it was.
-fn tell_taken_over(pass: &mut Pass<'_>, stage: &str, binding: &Binding<'_>) {
+fn tell_taken_over(pass: &mut Pass<'_>, stage: &str, binding: &Binding<'_>, since: Timestamp) {
     let (cluster, stage) = (binding.spec.target_cluster.clone(), stage.to_owned());
     let index = pass.index_of(&binding.spec.resource_snapshot_name);
     let own = pass.signature.annotation == binding.update_run.unwrap_or_default();
     let run = binding.update_run.and_then(|annotation| annotation.split('/').next());
-    let event = match run.filter(|run| !run.is_empty() && !own) {
+    // One that had started the cluster before gave it what this run found there.
+    let run = run.filter(|run| !run.is_empty() && !own && !was_started_by(binding, run, since));
+    let event = match run {
         Some(run) => UpdateRunEvent::Preempted {
             cluster,
             stage,

@@ -9,7 +9,7 @@ use fleet_api::events::UpdateRunEvent;
 use fleet_api::placement::{StageStatus, StageTaskStatus, UpdateRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::state::is_true;
+use super::state::{is_true, status_of};
 use super::step::Told;
 
 /// What to tell of the way from one status to the next.
@@ -87,12 +87,13 @@ fn changed<'a>(old: &[Condition], new: &'a [Condition], type_name: &str) -> Opti
 
 fn of_stage(old: &StageStatus, new: &StageStatus, events: &mut Vec<UpdateRunEvent>) {
     let stage = || new.stage_name.clone();
-    of_tasks(
-        &old.before_stage_task_status,
-        &new.before_stage_task_status,
-        &stage,
-        events,
-    );
+    let tasks = |old: &[StageTaskStatus], new_tasks: &[StageTaskStatus], events: &mut Vec<UpdateRunEvent>| {
+        // Nobody is asked for an approval that cannot help any more.
+        if status_of(&new.conditions, stage::Succeeded::TYPE) != Some(Status::False) {
+            of_tasks(old, new_tasks, &stage, events);
+        }
+    };
+    tasks(&old.before_stage_task_status, &new.before_stage_task_status, events);
     if let Some(progressing) = changed(&old.conditions, &new.conditions, stage::Progressing::TYPE)
         && Status::of(progressing) == Status::True
     {
@@ -123,12 +124,7 @@ fn of_stage(old: &StageStatus, new: &StageStatus, events: &mut Vec<UpdateRunEven
             });
         }
     }
-    of_tasks(
-        &old.after_stage_task_status,
-        &new.after_stage_task_status,
-        &stage,
-        events,
-    );
+    tasks(&old.after_stage_task_status, &new.after_stage_task_status, events);
     // A cluster that breaks later changes the sentence; the stage has not ended anew.
     let before = conditions::find(&old.conditions, stage::Succeeded::TYPE).map(|ended| &ended.reason);
     if let Some(ended) = changed(&old.conditions, &new.conditions, stage::Succeeded::TYPE)

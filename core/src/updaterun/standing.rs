@@ -166,6 +166,11 @@ fn stamp<'a>(binding: &Binding<'a>) -> Option<(&'a str, Timestamp)> {
     (Status::of(started) == Status::True).then_some((started.message.as_str(), started.last_transition_time.0))
 }
 
+/// Whether this run had started the cluster before `then`, by the binding's own word.
+pub(super) fn was_started_by(binding: &Binding<'_>, run: &str, then: Timestamp) -> bool {
+    stamp(binding).is_some_and(|(message, at)| at < then && message.ends_with(&format!(", updateRun: {run}")))
+}
+
 /// What is in the way, as Events show it.
 fn obstacle(binding: &Binding<'_>) -> String {
     match failing(binding) {

@@ -94,6 +94,8 @@ impl ClusterEntry for ClusterUpdatingStatus {
 
 /// A stage's entry.
 pub(super) trait StageEntry {
+    /// Its time runs.
+    fn begin(&mut self, pen: Pen);
     fn start(&mut self, pen: Pen);
     fn succeed(&mut self, pen: Pen);
     /// Says that it has succeeded, and which of its clusters have not.
@@ -103,13 +105,17 @@ pub(super) trait StageEntry {
 }
 
 impl StageEntry for StageStatus {
-    fn start(&mut self, pen: Pen) {
+    fn begin(&mut self, pen: Pen) {
         self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
+    }
+
+    fn start(&mut self, pen: Pen) {
+        self.begin(pen);
         pen.set(&mut self.conditions, &Progressing::Started);
     }
 
     fn succeed(&mut self, pen: Pen) {
-        self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
+        self.begin(pen);
         self.end_time.get_or_insert_with(|| whole_seconds(pen.now));
         pen.set(&mut self.conditions, &Progressing::Succeeded);
         self.tell_success(pen);
@@ -126,7 +132,7 @@ impl StageEntry for StageStatus {
     }
 
     fn skip(&mut self, pen: Pen) {
-        self.start_time.get_or_insert_with(|| whole_seconds(pen.now));
+        self.begin(pen);
         self.end_time.get_or_insert_with(|| whole_seconds(pen.now));
         pen.set(&mut self.conditions, &Progressing::Skipped);
         pen.set(&mut self.conditions, &Succeeded::Skipped);

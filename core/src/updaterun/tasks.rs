@@ -86,8 +86,8 @@ fn approval(pass: &mut Pass<'_>, stage: &str, task: &mut StageTaskStatus, task_t
         }
         return Ok(false);
     };
-    check_target(pass, stage, request)?;
     pass.pen.set(&mut task.conditions, &ApprovalRequestCreated::Created);
+    check_target(pass, stage, request)?;
     let says = |type_name| conditions::is_true(request.conditions, type_name, request.generation);
     if !says(ApprovalAccepted::TYPE) {
         if !says(Approved::TYPE) {

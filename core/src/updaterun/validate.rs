@@ -60,16 +60,13 @@ pub(super) fn placement(run: &Run<'_>, world: &World<'_>, memory: &Memory) -> Re
 /// The apply strategy of the placement, which is the one that the run was seen with. That is all that a run needs which
 /// takes back what it did.
 pub(super) fn same_placement(world: &World<'_>, memory: &Memory) -> Result<ApplyStrategy, Abort> {
-    let strategy = placement::apply_strategy(world.placement)?;
     // After a restart the snapshot's owner tells whether the placement was deleted and made anew in the meantime.
     let owner = world.snapshot.and_then(|snapshot| snapshot.placement_uid);
     let known = memory.placement_uid.as_deref().or(owner);
-    if let (Some(known), Some(placement)) = (known, world.placement)
-        && known != placement.uid
-    {
-        return Err(Abort::PlacementNotFound);
-    }
-    Ok(strategy)
+    let same = world
+        .placement
+        .filter(|placement| known.is_none_or(|known| known == placement.uid));
+    placement::apply_strategy(same)
 }
 
 fn dump(strategy: Option<&ApplyStrategy>) -> String {

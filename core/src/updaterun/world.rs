@@ -83,6 +83,11 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Whether it has no plan yet, and names no snapshots to roll out.
+    pub fn is_to_freeze(&self) -> bool {
+        self.phase() == Phase::Uninitialized && self.spec.resource_snapshot_index.is_empty()
+    }
+
     /// The value of the annotation on bindings that this run starts. The UID tells the run from one that had its name
     /// before.
     pub fn annotation(&self) -> String {

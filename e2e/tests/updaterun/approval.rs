@@ -237,6 +237,11 @@ fn a_request_of_that_name_for_something_else_ends_the_run() {
             stage.clusters[0].conditions.is_empty() && stage.start_time.is_none(),
             "{stage:?}"
         );
+        let task = &stage.before_stage_task_status[0].conditions;
+        ensure!(
+            matches!(&task[..], [created] if created.type_ == "ApprovalRequestCreated" && created.status == "True"),
+            "{task:?}"
+        );
         story.placement.until_text_on("\"one\"", &[]).await?;
         // It is somebody else's, and stays.
         story.delete(&run).await?;

@@ -31,7 +31,10 @@ use super::{
     server::serve,
 };
 use crate::{
-    cache::{family::Placements, user::Catalogue},
+    cache::{
+        family::{Placements, RunKinds},
+        user::Catalogue,
+    },
     certificates::issue,
 };
 
@@ -53,7 +56,7 @@ impl Webhooks {
         let api = Server::new();
         api.answer(|method, path, _| (method == "GET").then(|| discovery(path)).flatten());
         let mut tasks = Tasks::new(CancellationToken::new());
-        let stores = Placements::start(&api.client(), &Era::default(), false, &mut tasks);
+        let stores = Placements::start(&api.client(), &Era::default(), RunKinds::both(false), &mut tasks);
         stores.synced(&Health::default()).await;
         let hosts = ["127.0.0.1".to_owned()];
         let data = issue::make(&CERTIFICATE, &BTreeMap::new(), &hosts, Clock::system().now()).unwrap();

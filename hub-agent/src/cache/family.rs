@@ -122,6 +122,23 @@ impl Mirrors {
     }
 }
 
+/// Whether the hub has the kinds of update runs, by scope.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunKinds {
+    pub(crate) cluster: bool,
+    pub(crate) namespaced: bool,
+}
+
+impl RunKinds {
+    #[cfg(test)]
+    pub(crate) const fn both(served: bool) -> Self {
+        Self {
+            cluster: served,
+            namespaced: served,
+        }
+    }
+}
+
 /// Everything that the placement pipeline watches. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Placements {
@@ -133,10 +150,10 @@ pub(crate) struct Placements {
 
 impl Placements {
     /// Starts the watches, those of update runs where the hub has these kinds.
-    pub(crate) fn start(client: &Client, era: &Era, runs: bool, tasks: &mut Tasks) -> Self {
+    pub(crate) fn start(client: &Client, era: &Era, runs: RunKinds, tasks: &mut Tasks) -> Self {
         Self {
-            cluster: Family::start(client, era, runs, tasks),
-            namespaced: Family::start(client, era, runs, tasks),
+            cluster: Family::start(client, era, runs.cluster, tasks),
+            namespaced: Family::start(client, era, runs.namespaced, tasks),
             overrides: OverrideStores::start(client, era, tasks),
             mirrors: Mirrors::start(client, era, tasks),
         }

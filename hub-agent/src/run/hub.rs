@@ -4,7 +4,12 @@ use fleet_runtime::{cache::Era, clock::Clock, events::Recorder, health::Health, 
 use kube::Client;
 
 use crate::{
-    cache::{Caches, evictions::EvictionStores, family::Placements, works::Works},
+    cache::{
+        Caches,
+        evictions::EvictionStores,
+        family::{Placements, RunKinds},
+        works::Works,
+    },
     recovery::Noticed,
     writer::Writer,
 };
@@ -33,7 +38,7 @@ impl Hub {
         clock: Clock,
         (writes, events): (Writes, Recorder),
         profiles_in: Option<&str>,
-        (runs_served, evicting): (bool, bool),
+        (runs_served, evicting): (RunKinds, bool),
         tasks: &mut Tasks,
     ) -> Self {
         let (era, noticed, works) = (Era::default(), Noticed::default(), Works::default());

@@ -199,7 +199,16 @@ fn named_by_runs<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Vec<u64> {
         .iter()
         .map(|run| Run::of(run.meta(), run.spec(), run.status()))
         .collect();
-    needed_indexes(&views)
+    let mut named = needed_indexes(&views);
+    // What a run has frozen is in its status only a moment later: nothing goes while another one makes its plan too.
+    if views.iter().filter(|run| run.is_to_freeze()).count() > 1 {
+        let all = ctx.family.snapshots_of.get(key);
+        named.extend(
+            all.iter()
+                .filter_map(|snapshot| resource::Existing::of(snapshot.meta()).index),
+        );
+    }
+    named
 }
 
 fn metadata<S: Scope>(

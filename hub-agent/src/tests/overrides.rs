@@ -11,7 +11,11 @@ use fleet_testkit::Server;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{cache::family::Placements, overrides, writer::Writer};
+use crate::{
+    cache::family::{Placements, RunKinds},
+    overrides,
+    writer::Writer,
+};
 
 const OVERRIDE: &str = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceoverrides/wide";
 const SNAPSHOTS: &str = "clusterresourceoverridesnapshots";
@@ -20,7 +24,7 @@ const SNAPSHOTS: &str = "clusterresourceoverridesnapshots";
 async fn agent(server: &Server) -> (Tasks, DropGuard) {
     let (client, metrics) = (server.client(), Metrics::new());
     let mut tasks = Tasks::new(CancellationToken::new());
-    let placements = Placements::start(&client, &Era::default(), true, &mut tasks);
+    let placements = Placements::start(&client, &Era::default(), RunKinds::both(true), &mut tasks);
     placements.synced(&Health::default()).await;
     let (writes, clock) = (Writes::new("hub", &metrics), Clock::system());
     let (events, sender) = Recorder::new(client.clone(), writes, clock, "hub-agent-0", &metrics);

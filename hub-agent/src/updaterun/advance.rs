@@ -1,7 +1,9 @@
 //! One pass over a run that has a plan: bindings and approval requests first, then the run in one write.
 
 use fleet_api::{annotations, placement::Scope};
-use fleet_core::updaterun::{GateObject, Moment, Phase, Refused, Run, Step, World, advance, snapshot_name};
+use fleet_core::updaterun::{
+    BindingAction, BindingWrite, GateObject, Moment, Phase, Refused, Run, Step, World, advance, snapshot_name,
+};
 use fleet_runtime::{Key, queue::Next};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -65,7 +67,10 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
         return Ok(Next::At(Instant::now()));
     }
     if let Some(status) = &step.status {
-        if !step.bindings.is_empty() {
+        // Re-stamps and deletions start nothing.
+        let starts =
+            |change: &BindingWrite| matches!(&change.action, BindingAction::Put(put) if put.annotation.is_some());
+        if step.bindings.iter().any(starts) {
             ctx.memory.measures.wrote_starts(began.elapsed());
         }
         metrics::moved::<S>(&ctx.memory.measures, &run, status, at.now);

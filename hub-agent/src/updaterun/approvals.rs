@@ -65,7 +65,7 @@ async fn create<S: Scope>(ctx: &Pipeline<S>, placement: &Key, key: &Key, new: &N
 }
 
 async fn accept<S: Scope>(ctx: &Pipeline<S>, placement: &Key, key: &Key, now: Timestamp) -> Result<(), Unwritten> {
-    let mut approved = false;
+    let (mut approved, mut accepted, mut uid) = (false, false, None);
     let body = |found: &S::ApprovalRequest| {
         let before = found.status().cloned().unwrap_or_default();
         let generation = found.meta().generation.unwrap_or_default();
@@ -75,12 +75,23 @@ async fn accept<S: Scope>(ctx: &Pipeline<S>, placement: &Key, key: &Key, now: Ti
         }
         let mut after = before.clone();
         conditions::set(&mut after.conditions, &ApprovalAccepted::Accepted, generation, now);
-        patch::between_statuses(&before, &after)
+        uid.clone_from(&found.meta().uid);
+        let patch = patch::between_statuses(&before, &after)?;
+        accepted = patch.is_none();
+        Ok(patch)
     };
     let approvals = &ctx.family.updates.approvals;
-    ctx.shared
+    let written = ctx
+        .shared
         .writer
         .try_patch(approvals, key, placement, Part::Status, body)
         .await?;
-    if approved { Ok(()) } else { Err(Unwritten::Overtaken) }
+    if accepted || written.is_some() {
+        return Ok(());
+    }
+    if approved {
+        // It was deleted before it was accepted, which the watch has yet to show: it is asked for anew.
+        approvals.deleted(key, uid.as_deref());
+    }
+    Err(Unwritten::Overtaken)
 }

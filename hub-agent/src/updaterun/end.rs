@@ -5,13 +5,13 @@ use fleet_runtime::{Key, queue::Next};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::UpdateRuns;
+use super::{UpdateRuns, is_held};
 use crate::{pipeline::Error, writer::Part};
 
 /// Deletes what belongs to a run that is being deleted, then lets go of it.
 pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::UpdateRun) -> Result<Next, Error> {
     let ours = |held: &String| held == finalizers::UPDATE_RUN;
-    if !run.finalizers().iter().any(ours) {
+    if !is_held::<S>(run) {
         return Ok(Next::Wait);
     }
     let writer = ctx.shared.writer.named(field_managers::UPDATE_RUN);
@@ -19,6 +19,7 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::Upda
     writer
         .delete_all::<S::ApprovalRequest>(key.namespace(), &selector, key)
         .await?;
+    forget_requests(ctx, key);
     let body = |found: &S::UpdateRun| {
         let rest: Vec<_> = found.finalizers().iter().filter(|held| !ours(held)).collect();
         (rest.len() < found.finalizers().len()).then(|| json!({ "metadata": { "finalizers": rest } }))
@@ -28,4 +29,17 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::Upda
     ctx.memory.measures.forget(key);
     tracing::info!("Removed the run's approval requests");
     Ok(Next::Wait)
+}
+
+/// They are gone, whenever their watch shows that: a run made anew under this name must not take them for its own. Only
+/// the watch knows what became of those that something else keeps.
+fn forget_requests<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) {
+    let approvals = &ctx.family.updates.approvals;
+    for request in approvals.all() {
+        let asked_by = request.labels().get(labels::TARGET_UPDATE_RUN);
+        let own = asked_by.is_some_and(|run| run == key.name()) && request.namespace().as_deref() == key.namespace();
+        if own && request.finalizers().is_empty() {
+            approvals.deleted(&Key::of(&*request), request.uid().as_deref());
+        }
+    }
 }

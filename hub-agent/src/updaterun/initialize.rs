@@ -43,6 +43,10 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
         let seen = Seen::of(ctx, &view::<S>(&run), &placement);
         let Planning { plan, events, memory } = decide(ctx, key, &run, &seen, &taken)?;
         match plan {
+            Plan::TakeSnapshot if matches!(taken, Taken::Index(_)) => {
+                // Taken again and again it could be deleted for ever.
+                return Err(Error::NotYet("the snapshot that was just taken is gone".to_owned()));
+            }
             Plan::TakeSnapshot => {
                 let Some(found) = seen.placement.as_ref() else {
                     return Err(Error::NotYet("the placement is gone".to_owned()));

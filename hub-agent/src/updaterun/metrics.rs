@@ -11,6 +11,7 @@ use fleet_api::{
 };
 use fleet_runtime::{
     Key,
+    cache::Changes,
     metrics::{self, Metrics},
 };
 use jiff::Timestamp;
@@ -107,6 +108,17 @@ impl Measures {
             });
         }
         self.stages.remove(&Name { namespace, name });
+    }
+
+    /// Takes away the series of runs that go, whoever leads: another replica may have ended them.
+    pub(crate) async fn follow<S: Scope>(self, mut runs: Changes<S::UpdateRun>) {
+        loop {
+            let change = runs.next().await;
+            let was_there = change.old.is_some();
+            if was_there && change.differs(|run| run.meta().uid.clone()) {
+                self.forget(&change.key);
+            }
+        }
     }
 
     /// How long a step took.
@@ -216,4 +228,66 @@ fn turned<'a>(old: &[Condition], new: &'a [Condition], type_name: &str) -> Optio
     let before = conditions::find(old, type_name).filter(is_decided);
     let after = conditions::find(new, type_name).filter(is_decided);
     after.filter(|_| before.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_api::placement::ClusterScoped;
+    use fleet_runtime::cache::{Event, Store};
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(metrics: &Metrics) -> bool {
+        metrics.encode().contains("name=\"release\"")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_another_leader_ended_leaves_no_series() {
+        let metrics = Metrics::new();
+        let (measures, runs) = (Measures::new(&metrics), Store::new("clusterstagedupdateruns"));
+        let run = |uid: &str, version: &str| -> <ClusterScoped as Scope>::UpdateRun {
+            let spec = json!({ "placementName": "web", "stagedRolloutStrategyName": "s" });
+            let meta = json!({ "name": "release", "uid": uid, "resourceVersion": version });
+            serde_json::from_value(json!({ "metadata": meta, "spec": spec })).unwrap()
+        };
+        tokio::spawn(measures.clone().follow::<ClusterScoped>(runs.subscribe()));
+        let seen = async |event| {
+            runs.feed(event);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        seen(Event::Applied(run("one", "1"))).await;
+        let stages = |end: &str| {
+            let condition = |type_: &str, reason: &str| {
+                json!({
+                    "type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": end,
+                })
+            };
+            let cluster =
+                json!({ "clusterName": "a", "conditions": [condition("Succeeded", "ClusterUpdatingSucceeded")] });
+            let stage = json!({ "stageName": "s", "startTime": end, "clusters": [cluster] });
+            serde_json::from_value::<StageStatus>(stage).unwrap()
+        };
+        let measure = || {
+            let now = "2026-01-02T12:00:00Z";
+            let (mut before, after) = (stages(now), stages(now));
+            before.clusters[0].conditions.clear();
+            of_stage(
+                &measures,
+                &Key::cluster("release"),
+                &before,
+                &after,
+                now.parse().unwrap(),
+            );
+        };
+        measure();
+        assert!(shown(&metrics));
+        seen(Event::Applied(run("one", "2"))).await;
+        assert!(shown(&metrics), "it goes on");
+        seen(Event::Applied(run("two", "3"))).await;
+        assert!(!shown(&metrics), "it is another run");
+        measure();
+        seen(Event::deleted(&run("two", "4"))).await;
+        assert!(!shown(&metrics));
+    }
 }

@@ -108,8 +108,8 @@ pub(crate) async fn feed<S: Scope>(ctx: &UpdateRuns<S>) {
     );
 }
 
-/// Whether somebody else has changed what a run is decided from: its user, or whoever edits its status by hand. Its own
-/// writes leave nothing to do.
+/// Whether somebody else has changed what a run is decided from: its user, or whoever edits its status or takes its
+/// finalizer away. Its own writes leave nothing to do.
 fn edited<S: Scope>(ctx: &UpdateRuns<S>, change: &Change<S::UpdateRun>) -> bool {
     let asked = change.differs(|run| {
         let meta = run.meta();
@@ -121,8 +121,9 @@ fn edited<S: Scope>(ctx: &UpdateRuns<S>, change: &Change<S::UpdateRun>) -> bool 
             rollback,
         )
     });
+    let lost = matches!((&change.old, &change.new), (Some(old), Some(new)) if is_held::<S>(old) && !is_held::<S>(new));
     let status = change.object().status();
-    asked || change.differs(|run| run.status()) && !ctx.memory.wrote(&change.key, status)
+    asked || lost || change.differs(|run| run.status()) && !ctx.memory.wrote(&change.key, status)
 }
 
 /// What the hub knows of bindings before it is stored.
@@ -171,15 +172,22 @@ pub(crate) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
             hold(ctx, key).await?;
             initialize::pass(ctx, key).await
         }
-        Phase::Active => advance::pass(ctx, key).await,
+        Phase::Active => {
+            hold(ctx, key).await?;
+            advance::pass(ctx, key).await
+        }
     }
 }
 
-/// Our finalizer: its approval requests go with a run.
+/// Whether the run has our finalizer.
+fn is_held<S: Scope>(run: &S::UpdateRun) -> bool {
+    run.finalizers().iter().any(|held| held == finalizers::UPDATE_RUN)
+}
+
+/// Our finalizer: its approval requests go with a run, whatever became of the finalizer meanwhile.
 async fn hold<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Result<(), Error> {
     let body = |found: &S::UpdateRun| {
-        let held = found.finalizers().iter().any(|f| f == finalizers::UPDATE_RUN);
-        if held || found.meta().deletion_timestamp.is_some() {
+        if is_held::<S>(found) || found.meta().deletion_timestamp.is_some() {
             return None;
         }
         let mut list = found.finalizers().to_vec();

@@ -160,15 +160,8 @@ fn runs_that_have_ended_before_their_time() {
             "kubectl get crp; kubectl get rp -A",
         ),
         row(
-            "the guides' case: another run took the cluster",
-            ended(
-                "Succeeded",
-                &Abort::Preempted {
-                    cluster: "east".into(),
-                    stage: "canary".into(),
-                    binding: "b".into(),
-                },
-            ),
+            "the guides' case: another run took the cluster, and nothing tells any more which",
+            taken_over(),
             Run,
             "Alive",
             "another update run, or somebody, gave a cluster other content while this run was updating it (the binding of the \
@@ -177,7 +170,87 @@ fn runs_that_have_ended_before_their_time() {
              cluster); the run cannot go on: create another",
             "kubectl get csur",
         ),
+        row(
+            "the hub agent has said which run took the cluster",
+            told("Cluster east in stage canary was taken over by update run hotfix (resourceSnapshotIndex 2)"),
+            Run,
+            "Alive",
+            "Cluster east in stage canary was taken over by update run hotfix (resourceSnapshotIndex 2); the run cannot go on: \
+             create another",
+            "kubectl fleet why csur/hotfix",
+        ),
+        row(
+            "somebody edited the binding",
+            told(
+                "Cluster east in stage canary was given other content (resourceSnapshotIndex 2), not by an update run",
+            ),
+            Run,
+            "Alive",
+            "Cluster east in stage canary was given other content (resourceSnapshotIndex 2), not by an update run; the run \
+             cannot go on: create another",
+            "kubectl fleet why crp/web",
+        ),
+        row(
+            "the binding says which run took the cluster",
+            signed("hotfix"),
+            Run,
+            "Alive",
+            "csur/hotfix took a cluster over while this run was updating it; the run cannot go on: create another",
+            "kubectl fleet why csur/hotfix",
+        ),
     ]);
+    // What repaired the cluster afterwards took nothing over, nor did the run itself.
+    for world in [
+        with(
+            signed("repair"),
+            "/bindings/0/status/conditions/0/lastTransitionTime",
+            json!("2026-01-02T11:31:00Z"),
+        ),
+        signed("release"),
+    ] {
+        let world = World::new("", &world);
+        let chain = crate::explain::run(&world.fleet(), "release");
+        let text = &chain.cause().unwrap().text;
+        assert!(text.starts_with("another update run, or somebody, "), "{text}");
+    }
+    assert_every_abort_has_a_line();
+}
+
+/// A run that has lost `east` to somebody.
+fn taken_over() -> Value {
+    let preempted = Abort::Preempted {
+        cluster: "east".into(),
+        stage: "canary".into(),
+        binding: "b".into(),
+    };
+    let failed = condition("Succeeded", "False", "ClusterUpdatingFailed", "");
+    let clusters = json!([cluster("east", &json!([started(), failed]))]);
+    with(
+        ended("Succeeded", &preempted),
+        "/runs/0/status/stagesStatus/0/clusters",
+        clusters,
+    )
+}
+
+/// The same, with the hub agent's Event about it.
+fn told(message: &str) -> Value {
+    let event = |kind: &str| {
+        json!({
+            "metadata": {"name": "e"}, "reason": "UpdateRunPreempted", "message": message,
+            "involvedObject": {"kind": kind, "name": "release"},
+        })
+    };
+    let events = json!([event("ClusterStagedUpdateRun"), event("StagedUpdateRun")]);
+    with(taken_over(), "/events", events)
+}
+
+/// The same, with a run on the binding and without an Event.
+fn signed(run: &str) -> Value {
+    let annotations = json!({ "kubernetes-fleet.io/update-run": format!("{run}/uid") });
+    with(taken_over(), "/bindings/0/metadata/annotations", annotations)
+}
+
+fn assert_every_abort_has_a_line() {
     // Every abort that a user can mend has a line of its own.
     let key = || "/web".to_owned();
     for abort in [

@@ -102,7 +102,9 @@ fn acceptance_counts_although_the_approval_was_taken_back() {
 #[test]
 fn a_request_for_something_else_ends_the_run() {
     let mut hub = hub(approval(), json!([]));
-    hub.settle();
+    let mut made = hub.clone();
+    made.settle();
+    hub.approvals = made.approvals;
     hub.approvals[0].spec.target_stage = "other".into();
     hub.approvals[0].spec.parent_stage_rollout = "theirs".into();
     hub.settle();
@@ -116,6 +118,16 @@ fn a_request_for_something_else_ends_the_run() {
         hub.stage(0)
             .starts_with("Progressing=False StageUpdatingFailed, Succeeded=False StageUpdatingFailed")
     );
+    // There is a request of that name; nobody is asked to approve it.
+    let task = &hub.run.status.stages_status[0].before_stage_task_status[0];
+    let said: Vec<_> = task
+        .conditions
+        .iter()
+        .map(|c| (c.type_.as_str(), c.status.as_str()))
+        .collect();
+    assert_eq!(said, [("ApprovalRequestCreated", "True")]);
+    let told = hub.told();
+    assert!(!told.iter().any(|line| line.contains("ApprovalNeeded")), "{told:?}");
 }
 
 #[test]
@@ -182,6 +194,33 @@ fn a_wait_counts_from_the_last_success_and_the_approval_is_asked_for_at_once() {
         "AfterStageTaskWaitTimeElapsed"
     );
     assert_eq!(hub.said()[2], "Succeeded=True UpdateRunSucceeded");
+}
+
+#[test]
+fn a_stage_that_waits_has_begun_although_its_clusters_had_it_already() {
+    let mut hub = Hub::new(&["a"]);
+    hub.settle();
+    hub.available("a");
+    hub.settle();
+    hub.run = Hub::new(&[]).run;
+    hub.run.metadata.uid = Some("again-uid".into());
+    let tasks = json!([{ "type": "TimedWait", "waitTime": "1h" }]);
+    hub.strategy = Some(strategy(
+        json!([{ "name": "s", "labelSelector": {}, "afterStageTasks": tasks }]),
+    ));
+    hub.now = 100;
+    hub.settle();
+    let times = |hub: &Hub| {
+        let stage = &hub.run.status.stages_status[0];
+        [&stage.start_time, &stage.end_time].map(|time| time.as_ref().map(|time| time.0))
+    };
+    assert_eq!(
+        hub.stage(0),
+        "Progressing=False StageUpdatingWaiting | a: Started, Succeeded"
+    );
+    assert_eq!(times(&hub), [Some(at(100)), None]);
+    hub.later(3600);
+    assert_eq!(times(&hub), [Some(at(100)), Some(at(3700))]);
 }
 
 #[test]

@@ -45,6 +45,12 @@ fn a_placement_that_is_gone_ends_the_run() {
         hub.placement.as_mut().unwrap().metadata.deletion_timestamp = Some(now);
     };
     ends(deleting, &text);
+    // One that was made anew is another one, whatever it asks for.
+    let other_type = |hub: &mut Hub| {
+        hub.place("another-uid");
+        hub.placement.as_mut().unwrap().spec.strategy = None;
+    };
+    ends(other_type, &text);
 }
 
 #[test]

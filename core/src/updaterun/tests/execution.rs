@@ -73,6 +73,31 @@ fn a_run_goes_through_its_stages_and_succeeds() {
 }
 
 #[test]
+fn with_the_next_run_the_rollout_has_started_anew() {
+    let mut hub = Hub::new(&["a"]);
+    hub.settle();
+    hub.available("a");
+    hub.settle();
+    hub.run = Hub::new(&[]).run;
+    hub.run.metadata.name = Some("next".into());
+    hub.run.metadata.uid = Some("next-uid".into());
+    hub.run.spec.resource_snapshot_index = "2".into();
+    hub.snapshots.insert("2".into(), Some("placement-uid".into()));
+    hub.now = 100;
+    hub.settle();
+    let started = conditions::find(&hub.binding("a").status.conditions, "RolloutStarted").unwrap();
+    assert!(
+        started.message.ends_with("resourceSnapshotIndex: 2, updateRun: next"),
+        "{}",
+        started.message
+    );
+    // It was True all the time.
+    assert_eq!(started.last_transition_time.0, at(100));
+    let cluster = &hub.run.status.stages_status[0].clusters[0];
+    assert_eq!(cluster.conditions[0].last_transition_time.0, at(100));
+}
+
+#[test]
 fn a_finished_run_is_never_written_again() {
     let mut hub = Hub::new(&["a"]);
     hub.settle();
@@ -391,4 +416,25 @@ fn every_condition_carries_the_generation_of_the_last_write() {
     hub.available("b");
     hub.settle();
     assert!(hub.every_condition().iter().all(|c| c.observed_generation == Some(4)));
+}
+
+#[test]
+fn an_earlier_run_is_not_blamed_for_what_somebody_edits_by_hand() {
+    let mut hub = Hub::new(&["a"]);
+    hub.had("a", "1");
+    hub.unavailable("a");
+    hub.now = 10;
+    hub.settle();
+    // The run has found there what it wanted, signed by the one before.
+    assert_eq!(hub.written(), "status; status");
+    assert_eq!(hub.stage(0), "Progressing=True StageUpdatingStarted | a: Started");
+    let binding = hub.binding("a");
+    binding.spec.resource_snapshot_name = "web-2-snapshot".into();
+    binding.touch();
+    hub.told();
+    hub.later(10);
+    let told = hub.told();
+    let text = "Warning UpdateRunPreempted: Cluster a in stage all was given other content (resourceSnapshotIndex 2), not by \
+                an update run";
+    assert!(told.iter().any(|line| line == text), "{told:?}");
 }

@@ -89,13 +89,15 @@ impl Runs {
         strategy: &str,
         wanted: [&(dyn Fn(&UpdateRunStatus) -> bool + Sync); N],
     ) -> Result<[f64; N]> {
-        let spec = json!({"placementName": placement, "stagedRolloutStrategyName": strategy, "state": "Run"});
+        self.times(name, wanted, self.create(name, placement, strategy, "Run"))
+            .await
+    }
+
+    async fn create(&self, name: &str, placement: &str, strategy: &str, state: &str) -> Result<()> {
+        let spec = json!({"placementName": placement, "stagedRolloutStrategyName": strategy, "state": state});
         let object: Run = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}))?;
-        let create = async {
-            self.api().create(&PostParams::default(), &object).await?;
-            Ok(())
-        };
-        self.times(name, wanted, create).await
+        self.api().create(&PostParams::default(), &object).await?;
+        Ok(())
     }
 
     /// When each of these was first seen of a run, in seconds since `act` began.
@@ -139,6 +141,11 @@ async fn placed(hub: &Hub, name: String, policy: &Value, deployment: bool) -> Re
     let strategy = json!({"type": "External"});
     app.times([scheduled], app.place_by(policy, &strategy)).await?;
     Ok(app)
+}
+
+/// Whether a run has its plan.
+fn is_initialized(status: &UpdateRunStatus) -> bool {
+    conditions::find(&status.conditions, "Initialized").is_some_and(|condition| condition.status == "True")
 }
 
 /// Whether a run has ended well.

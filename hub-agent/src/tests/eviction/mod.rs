@@ -24,7 +24,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::pipeline::shared;
 use crate::{
-    cache::{evictions::EvictionStores, family::Placements},
+    cache::{
+        evictions::EvictionStores,
+        family::{Placements, RunKinds},
+    },
     eviction::{self, Evictions, Measures},
     pipeline::{Error, Pipeline, decide_anew},
 };
@@ -141,7 +144,7 @@ impl Agent {
         let (client, metrics) = (server.client(), Metrics::new());
         let (stop, era) = (CancellationToken::new(), Era::default());
         let mut tasks = Tasks::new(CancellationToken::new());
-        let placements = Placements::start(&client, &era, true, &mut tasks);
+        let placements = Placements::start(&client, &era, RunKinds::both(true), &mut tasks);
         let stores = EvictionStores::start(&client, &era, true, &mut tasks);
         placements.synced(&Health::default()).await;
         stores.synced(&Health::default()).await;

@@ -90,6 +90,11 @@ impl FakeApi {
         self.server.put(&path, new);
     }
 
+    /// Deletes an object, as somebody else would.
+    pub(super) fn delete(&self, collection: &str, name: &str) {
+        self.server.delete(&format!("{}/{name}", full(collection)));
+    }
+
     pub(super) fn set_missing(&self, namespaces: &[&str]) {
         self.refusals.lock().missing = namespaces.iter().map(|name| (*name).to_owned()).collect();
     }
@@ -127,6 +132,13 @@ impl FakeApi {
         let mut writes: Vec<_> = self.server.writes().iter().map(|w| line(&w.method, &w.path)).collect();
         self.server.forget_writes();
         writes.sort();
+        writes
+    }
+
+    /// The same, and in the order in which it was written.
+    pub(super) fn order(&self) -> Vec<String> {
+        let writes = self.server.writes().iter().map(|w| line(&w.method, &w.path)).collect();
+        self.server.forget_writes();
         writes
     }
 

@@ -35,7 +35,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::api::FakeApi;
 use crate::{
-    cache::{family::Placements, user::UserResources, works::Works},
+    cache::{
+        family::{Placements, RunKinds},
+        user::UserResources,
+        works::Works,
+    },
     pipeline::{Door, Error, Pipeline, Settings, Shared, decide_anew, signals::Goals, steps},
     rollout::{self, Rollout, RolloutMemory},
     scheduler::{self, Scheduler, SchedulerMemory},
@@ -100,7 +104,7 @@ impl Hub {
     async fn start(api: FakeApi) -> Self {
         let (client, metrics) = (api.client(), Metrics::new());
         let mut tasks = Tasks::new(CancellationToken::new());
-        let placements = Placements::start(&client, &Era::default(), true, &mut tasks);
+        let placements = Placements::start(&client, &Era::default(), RunKinds::both(true), &mut tasks);
         placements.synced(&Health::default()).await;
         let shared = shared(&client, &placements, &metrics);
         let ctx = Pipeline::new(placements.cluster.clone(), shared);

@@ -1,5 +1,6 @@
 //! Update runs against an API server that fails, and agents that are killed.
 
+mod approvals;
 mod by_hand;
 mod faults;
 mod settings;
@@ -197,4 +198,89 @@ async fn a_binding_that_cannot_be_written_is_tried_again() {
         hub.finish().await;
         hub.check_end();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clusters_of_a_wave_are_written_side_by_side() {
+    let hub = Hub::new(&json!({ "strategy": { "type": "External" } })).await;
+    hub.begin_run(&json!({ "maxConcurrency": 3 }));
+    let key = Key::cluster("crp");
+    for _ in 0..3 {
+        check(selection::pass(&hub.selection, &key).await);
+        check(scheduler::pass(&hub.scheduler, &key).await);
+        check(rollout::pass(&hub.rollout, &key).await);
+        hub.sync();
+    }
+    hub.api.writes();
+    for _ in 0..5 {
+        _ = updaterun::pass(&hub.updates, &Key::cluster(RUN)).await;
+    }
+    let order = hub.api.order().into_iter().filter(|line| line.contains("bindings"));
+    // One after the other each would be stamped before the next one is filled.
+    let (fill, stamp) = ("PATCH clusterresourcebindings", "PATCH clusterresourcebindings/status");
+    assert_eq!(order.collect::<Vec<_>>(), [fill, fill, fill, stamp, stamp, stamp]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_next_run_the_rollout_has_started_anew() {
+    const LONG_AGO: &str = "2026-01-01T00:00:00Z";
+    let hub = Hub::with_run().await;
+    hub.finish().await;
+    for mut binding in hub.api.all("clusterresourcebindings").0 {
+        for said in binding["status"]["conditions"].as_array_mut().unwrap() {
+            said["lastTransitionTime"] = json!(LONG_AGO);
+        }
+        hub.api.put("clusterresourcebindings", binding);
+    }
+    hub.api.put("/api/v1/namespaces/app/configmaps", config_map("two"));
+    let hub = Hub::start(hub.api.clone()).await;
+    let spec = json!({ "placementName": "crp", "stagedRolloutStrategyName": "strategy", "state": "Run" });
+    let next = json!({ "metadata": { "name": "next" }, "spec": spec });
+    hub.api.put("clusterstagedupdateruns", next);
+    hub.sync();
+    for _ in 0..20 {
+        _ = updaterun::pass(&hub.updates, &Key::cluster("next")).await;
+        hub.go().await;
+    }
+    for cluster in CLUSTERS {
+        let binding = hub.binding(cluster);
+        assert_eq!(binding.spec.resource_snapshot_name, "crp-1-snapshot", "{cluster}");
+        let list = &binding.status.as_ref().unwrap().conditions;
+        let started = conditions::find(list, "RolloutStarted").unwrap();
+        assert!(started.message.ends_with("updateRun: next"), "{}", started.message);
+        let since = started.last_transition_time.0;
+        assert_ne!(
+            since,
+            LONG_AGO.parse().unwrap(),
+            "{cluster} keeps the time of the run before"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_has_frozen_is_kept_until_its_plan_names_it() {
+    let hub = Hub::new(&json!({ "strategy": { "type": "External" }, "revisionHistoryLimit": 1 })).await;
+    hub.begin_run(&json!({}));
+    let spec = json!({ "placementName": "crp", "stagedRolloutStrategyName": "strategy", "state": "Run" });
+    hub.api.put(
+        "clusterstagedupdateruns",
+        json!({ "metadata": { "name": "next" }, "spec": spec }),
+    );
+    // Each freezes what there is now, and no status says so yet.
+    let freeze = async |text: &str| {
+        hub.api.put("/api/v1/namespaces/app/configmaps", config_map(text));
+        let hub = Hub::start(hub.api.clone()).await;
+        let key = Key::cluster("crp");
+        let placement = hub.ctx.family.placements.get(&key).unwrap();
+        let frozen = selection::freeze(&hub.ctx, &key, &placement).await;
+        assert!(matches!(frozen, Ok(Ok(_))));
+        let names = hub.api.all("clusterresourcesnapshots").0.into_iter();
+        names
+            .map(|it| it["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(freeze("one").await, ["crp-0-snapshot"]);
+    assert_eq!(freeze("two").await, ["crp-0-snapshot", "crp-1-snapshot"]);
+    hub.api.delete("clusterstagedupdateruns", "next");
+    assert_eq!(freeze("three").await, ["crp-2-snapshot"]);
 }

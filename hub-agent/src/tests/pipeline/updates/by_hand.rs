@@ -4,7 +4,7 @@ use super::*;
 
 impl Hub {
     /// Who is to be looked at because of what the stores have shown; nobody is from then on.
-    async fn awake(&self) -> usize {
+    pub(super) async fn awake(&self) -> usize {
         // Changes become keys in a task of their own.
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         let woken = self.updates.queue.len();
