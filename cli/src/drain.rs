@@ -75,9 +75,17 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     ended
 }
 
-/// A drain that nobody watches in a terminal: what became of it, and what it would have said. Waits for the hub's answers, and
-/// for nothing else.
-pub(crate) async fn quietly(hub: &Hub, cluster: &str, dry_run: bool) -> Result<(Report, Vec<String>)> {
+/// A drain that nobody watches in a terminal.
+pub(crate) struct Quiet {
+    pub(crate) report: Report,
+    /// What it would have said.
+    pub(crate) notes: Vec<String>,
+    /// Whether it has come to its end, and nothing is left.
+    pub(crate) is_done: bool,
+}
+
+/// Drains without saying anything. Waits for the hub's answers, and for nothing else.
+pub(crate) async fn quietly(hub: &Hub, cluster: &str, dry_run: bool) -> Result<Quiet> {
     const PATIENCE: Duration = Duration::from_secs(20);
     let options = Options {
         dry_run,
@@ -87,8 +95,12 @@ pub(crate) async fn quietly(hub: &Hub, cluster: &str, dry_run: bool) -> Result<(
     let said = parking_lot::Mutex::new(Vec::new());
     let say = |line: &str| said.lock().push(line.to_owned());
     let (report, ended) = drain(hub, cluster, &options, std::future::pending(), &say).await;
-    ended?;
-    Ok((report, said.into_inner()))
+    let is_done = ended? == Exit::Done;
+    Ok(Quiet {
+        report,
+        notes: said.into_inner(),
+        is_done,
+    })
 }
 
 /// What became of it, and how the command ends.

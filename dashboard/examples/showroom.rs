@@ -25,6 +25,7 @@ async fn main() {
         context: "showroom".into(),
         server: "a hub in memory".into(),
         user: "nobody".into(),
+        flags: Vec::new(),
         actor: None,
     };
     let dashboard = serve(server.client(), hub, options, &mut tasks)

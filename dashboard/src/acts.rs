@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 
 use crate::{
     rights::Right,
-    view::{Name, View},
+    view::{Name, View, fits},
 };
 
 /// Something that a page can change.
@@ -55,6 +55,8 @@ pub struct Effect {
     pub says: Vec<String>,
     /// What becomes of each placement, where several are concerned.
     pub rows: Vec<Row>,
+    /// It has not done everything: something is left.
+    pub left: bool,
 }
 
 /// What becomes of one placement.
@@ -223,15 +225,6 @@ fn state(run: &Name, state: &str) -> String {
         run.name,
         run.flag()
     )
-}
-
-/// Names of objects are no longer, and have no such characters: what is typed into a shell has none either.
-fn fits(name: &str) -> bool {
-    const NAME_MAX: usize = 253;
-    name.len() <= NAME_MAX
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
 }
 
 #[cfg(test)]

@@ -25,5 +25,6 @@ mod view;
 pub use acts::{Act, Actor, Effect, Outcome, Row};
 pub use door::Door;
 pub use hub::Hub;
+pub use pages::Flags;
 pub use server::{Dashboard, Error, Options, serve};
 pub use view::Name;

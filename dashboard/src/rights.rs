@@ -12,6 +12,8 @@ use crate::view::Name;
 
 /// An answer is asked for again after this time, when a page is opened.
 const FRESH: Duration = Duration::from_mins(1);
+/// That there was no answer is no answer: soon it is asked for again.
+const UNANSWERED: Duration = Duration::from_secs(5);
 /// More answers than any page needs at once.
 const KEPT_MAX: usize = 1000;
 
@@ -68,13 +70,20 @@ impl Right {
     }
 }
 
-/// That the user may, or why not.
-type Answer = Result<(), String>;
+/// What is known of a right.
+#[derive(Debug, Clone)]
+struct Answer {
+    at: Instant,
+    /// That the user may, or why not.
+    may: Result<(), String>,
+    /// Whether the hub has said so.
+    said: bool,
+}
 
 /// What is known of the user's rights.
 pub(crate) struct Rights {
     client: Client,
-    known: Mutex<HashMap<Right, (Instant, Answer)>>,
+    known: Mutex<HashMap<Right, Answer>>,
 }
 
 impl Rights {
@@ -97,14 +106,15 @@ impl Rights {
 
     async fn learn_older_than(&self, age: Duration, rights: &[Right]) {
         for right in rights {
-            let fresh = self.known.lock().get(right).is_some_and(|(at, _)| at.elapsed() < age);
+            let fresh = |answer: &Answer| answer.at.elapsed() < if answer.said { age } else { age.min(UNANSWERED) };
+            let fresh = self.known.lock().get(right).is_some_and(fresh);
             if !fresh {
                 let answer = self.ask(right).await;
                 let mut known = self.known.lock();
                 if known.len() >= KEPT_MAX {
                     known.clear();
                 }
-                known.insert(right.clone(), (Instant::now(), answer));
+                known.insert(right.clone(), answer);
             }
         }
     }
@@ -113,19 +123,29 @@ impl Rights {
     pub(crate) fn known(&self, rights: &[Right]) -> Result<(), String> {
         let known = self.known.lock();
         rights.iter().try_for_each(|right| match known.get(right) {
-            Some((_, answer)) => answer.clone(),
+            Some(answer) => answer.may.clone(),
             None => Err("reload the page to see whether you may".to_owned()),
         })
     }
 
-    async fn ask(&self, right: &Right) -> Result<(), String> {
+    async fn ask(&self, right: &Right) -> Answer {
         let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         let asked =
             fleet_runtime::client::answered(async { api.create(&PostParams::default(), &right.review()).await });
-        match asked.await {
+        let answered = asked.await;
+        let said = answered.is_ok();
+        let may = match answered {
             Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => Ok(()),
-            Ok(_) => Err(format!("you lack the right to {}", right.shown())),
+            Ok(_) => Err(format!(
+                "you lack the right to {}; reload the page once somebody has given it to you",
+                right.shown()
+            )),
             Err(error) => Err(format!("the hub does not say whether you may: {error}")),
+        };
+        Answer {
+            at: Instant::now(),
+            may,
+            said,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Answers the browser: every request goes through the [door](crate::door) first.
 
 mod live;
+mod results;
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -9,7 +10,7 @@ use axum::{
     body::Body,
     extract::{DefaultBodyLimit, Request, State},
     middleware::{self, Next},
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse as _, Redirect, Response},
     routing::{get, post},
 };
 use fleet_runtime::shutdown::Tasks;
@@ -23,10 +24,11 @@ use crate::{
     compare,
     door::{Door, Refusal},
     hub::Hub,
-    pages::{self, Page, Site, Whose},
+    pages::{self, Flags, Page, Site, Whose},
     rights::Rights,
     view::View,
 };
+use results::Results;
 
 /// No script but ours, nothing from elsewhere, in nobody's frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -50,6 +52,8 @@ pub struct Options {
     pub server: String,
     /// Who the API server says the user is; empty if it does not say.
     pub user: String,
+    /// The flags that said so: commands on pages have them too.
+    pub flags: Flags,
     /// Who carries out what pages change; nobody if nothing may be changed.
     pub actor: Option<Arc<dyn Actor>>,
 }
@@ -88,6 +92,7 @@ pub(crate) struct Shared {
     whose: Whose,
     actor: Option<Arc<dyn Actor>>,
     door: Arc<Door>,
+    done: Results,
 }
 
 impl Shared {
@@ -112,6 +117,7 @@ pub async fn serve(client: Client, hub: Hub, options: Options, tasks: &mut Tasks
         context,
         server,
         user,
+        flags,
         actor,
     } = options;
     let listen = |source| Error::Listen { port, source };
@@ -119,7 +125,12 @@ pub async fn serve(client: Client, hub: Hub, options: Options, tasks: &mut Tasks
     let port = listener.local_addr().map_err(listen)?.port();
     let door = Arc::new(Door::new(port).map_err(Error::Secrets)?);
     let stop = tasks.stop().clone();
-    let whose = Whose { context, server, user };
+    let whose = Whose {
+        context,
+        server,
+        user,
+        flags,
+    };
     let router = router(client, hub, whose, actor, door.clone(), stop.clone());
     tasks.spawn("dashboard", async move {
         axum::serve(listener, router)
@@ -146,10 +157,12 @@ pub(crate) fn router(
         whose,
         actor,
         door,
+        done: Results::default(),
     });
     let known = Router::new()
         .route("/live", get(live::stream))
         .route("/act", get(ask).merge(post(act)))
+        .route("/done", get(what_was_done))
         .fallback(page)
         .layer(middleware::from_fn_with_state(shared.clone(), known));
     Router::new()
@@ -230,8 +243,9 @@ async fn page(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     };
     if let View::Changes(name, from, to) = &view {
         let found = compare::snapshots(&shared.client, name, *from, *to).await;
-        let page = pages::changes(name, *from, *to, found);
-        return html(&pages::whole(&shared.site(), &page, None, Some(&view)));
+        let site = shared.site();
+        let page = pages::changes(&site, name, *from, *to, found);
+        return html(&pages::whole(&site, &page, None, Some(&view)));
     }
     // A page that is opened asks for the rights that its buttons need; one that refreshes itself does not.
     for act in pages::acts(&shared.hub, &view) {
@@ -268,11 +282,28 @@ async fn act(State(shared): State<Arc<Shared>>, body: String) -> Response {
         return no_act();
     };
     let effect = match &shared.actor {
-        Some(actor) => actor.perform(&act).await,
+        Some(actor) => {
+            // Who leaves the page does not end half of it.
+            let (actor, act) = (actor.clone(), act.clone());
+            let performed = tokio::spawn(async move { actor.perform(&act).await }).await;
+            performed.unwrap_or_else(|error| Err(format!("it has ended before its end: {error}")))
+        }
         None => Err("The dashboard was started with --read-only.".to_owned()),
     };
-    let site = shared.site();
-    done(&site, &pages::done(&act, effect), &act)
+    // Whoever loads the next page again does nothing again.
+    let number = shared.done.keep(act, effect);
+    Redirect::to(&format!("/done?number={number}")).into_response()
+}
+
+async fn what_was_done(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let number = pairs.find(|(key, _)| key == "number").map(|(_, number)| number);
+    let Some((act, effect)) = number.and_then(|number| shared.done.get(number.parse().ok()?)) else {
+        let page = pages::refused("Not here", "The dashboard does not remember that any more");
+        return (StatusCode::NOT_FOUND, html(&page)).into_response();
+    };
+    done(&shared.site(), &pages::done(&act, &effect), &act)
 }
 
 fn done(site: &Site<'_>, page: &Page, act: &Act) -> Response {

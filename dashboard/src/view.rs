@@ -161,6 +161,21 @@ impl View {
         }
     }
 
+    /// The names of objects in it.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Fleet(_) | Self::Placements | Self::Runs | Self::Members(_) | Self::Timeline(None) => Vec::new(),
+            Self::On(name, cluster) => vec![&name.namespace, &name.name, cluster],
+            Self::Member(name) | Self::Timeline(Some(About::Member(name))) => vec![name],
+            Self::Placement(name, _)
+            | Self::Differences(name)
+            | Self::Snapshots(name)
+            | Self::Changes(name, ..)
+            | Self::Run(name)
+            | Self::Timeline(Some(About::Placement(name) | About::Run(name))) => vec![&name.namespace, &name.name],
+        }
+    }
+
     /// The page that answers a `kubectl fleet why …` or `diff …`; nothing for other commands.
     pub(crate) fn of_command(command: &str) -> Option<Self> {
         let (verb, rest) = command.strip_prefix("kubectl fleet ")?.split_once(' ')?;
@@ -229,6 +244,15 @@ impl Filter {
             query => format!("?{query}"),
         }
     }
+}
+
+/// Names of objects are no longer, and have no such characters: what is typed into a shell has none either.
+pub(crate) fn fits(name: &str) -> bool {
+    const NAME_MAX: usize = 253;
+    name.len() <= NAME_MAX
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
 }
 
 /// A part of a path, whatever characters it has.

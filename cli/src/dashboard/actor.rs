@@ -115,7 +115,7 @@ impl Commands {
     }
 
     async fn drain(&self, cluster: &str, dry_run: bool) -> Result<Effect> {
-        let (report, notes) = drain::quietly(&self.hub, cluster, dry_run).await?;
+        let drain::Quiet { report, notes, is_done } = drain::quietly(&self.hub, cluster, dry_run).await?;
         let rows = report.placements.into_iter().map(|row| Row {
             word: row.outcome.word().to_owned(),
             outcome: meant(row.outcome),
@@ -130,6 +130,7 @@ impl Commands {
         Ok(Effect {
             rows: rows.collect(),
             says: notes,
+            left: !is_done,
         })
     }
 }
@@ -147,7 +148,7 @@ impl Actor for Commands {
 fn says(lines: &[String]) -> Effect {
     Effect {
         says: lines.to_vec(),
-        rows: Vec::new(),
+        ..Effect::default()
     }
 }
 

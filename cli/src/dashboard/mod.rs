@@ -6,13 +6,14 @@ mod open;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use fleet_dashboard::{Actor, Hub as Seen, Options, serve};
+use fleet_dashboard::{Actor, Flags, Hub as Seen, Options, serve};
 use fleet_runtime::{
     clock::Clock,
     shutdown::{self, Tasks},
 };
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{Api, Client, api::PostParams};
+use nix::sys::signal::{SigSet, Signal};
 
 use crate::{clusters, exit::Exit, globals::Globals, hub::Hub, output, terminal};
 use actor::Commands;
@@ -62,6 +63,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         context: context.clone(),
         server: server.clone(),
         user: user.clone().unwrap_or_default(),
+        flags: given(&globals),
         actor,
     };
     let dashboard = serve(client, seen, options, &mut tasks).await?;
@@ -71,10 +73,19 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     output::line(&link)?;
     terminal::note("the link works once: press Enter for another, Ctrl-C to end");
     // As long as the file is there, the browser finds what it is to open.
-    let _opened = if no_open { None } else { open::browser(&link) };
+    let opened = if no_open { None } else { open::browser(&link) };
+    if opened.is_some() {
+        terminal::note("if the browser shows nothing, open the link there: some may not read files of others");
+    }
     let door = dashboard.door.clone();
     // A thread of its own: a read from a terminal cannot be taken back, and must not keep the process alive.
     std::thread::spawn(move || {
+        // In the background the terminal is somebody else's: the read fails then, and does not stop the whole program.
+        let mut stops = SigSet::empty();
+        stops.add(Signal::SIGTTIN);
+        if stops.thread_block().is_err() {
+            return;
+        }
         for _ in std::io::stdin().lines().map_while(Result::ok) {
             if let Ok(link) = door.link() {
                 // A reader who has gone reads no links.
@@ -83,7 +94,23 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         }
     });
     tasks.join().await?;
+    drop(opened);
     Ok(Exit::Done)
+}
+
+/// The flags that say which hub, and who asks: commands that pages show need them too.
+fn given(globals: &Globals) -> Flags {
+    let file = globals.kubeconfig.as_ref().map(|file| file.display().to_string());
+    let all = [
+        ("context", globals.context.clone()),
+        ("kubeconfig", file),
+        ("cluster", globals.cluster.clone()),
+        ("user", globals.user.clone()),
+        ("as", globals.as_user.clone()),
+    ];
+    let groups = globals.as_group.iter().map(|group| ("as-group", group.clone()));
+    let all = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    all.chain(groups).collect()
 }
 
 /// Who the API server says we are; older ones do not say.
@@ -92,4 +119,41 @@ async fn who(client: &Client) -> Option<String> {
     let asked = async { api.create(&PostParams::default(), &SelfSubjectReview::default()).await };
     let answer = fleet_runtime::client::answered(asked).await.ok()?;
     answer.status?.user_info?.username
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn the_flags_that_were_given_go_on_to_commands() {
+        let line = [
+            "dashboard",
+            "--context",
+            "prod",
+            "--as",
+            "alice",
+            "--as-group",
+            "a",
+            "--as-group",
+            "b",
+        ];
+        let globals = Line::parse_from(line).args.globals;
+        let flags = [
+            ("context", "prod"),
+            ("as", "alice"),
+            ("as-group", "a"),
+            ("as-group", "b"),
+        ];
+        assert_eq!(given(&globals), flags.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(given(&Line::parse_from(["dashboard"]).args.globals), Flags::new());
+    }
 }

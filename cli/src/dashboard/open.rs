@@ -2,7 +2,7 @@
 
 use std::{
     io::Write as _,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     process::{Command, Stdio},
 };
 
@@ -45,7 +45,16 @@ fn start(file: &NamedTempFile) -> std::io::Result<()> {
     let mut command = Command::new(program);
     command.arg(file.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map(drop)
+    // In a group of its own: what ends the dashboard in the terminal does not end the browser.
+    let mut child = command.process_group(0).spawn()?;
+    std::thread::spawn(move || {
+        if let Ok(status) = child.wait()
+            && !status.success()
+        {
+            terminal::note("no browser could be started: open the link by hand");
+        }
+    });
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use fleet_api::{
     SpecKind as _,
-    cluster::{InternalMemberCluster, InternalMemberClusterSpec},
+    cluster::{InternalMemberCluster, InternalMemberClusterSpec, MemberCluster},
+    kind::Kind as _,
     placement::{Scope, Work, WorkSpec},
 };
 use fleet_core::explain::{self, Objects};
@@ -28,6 +29,7 @@ impl Hub {
     pub(crate) fn gather(&self) -> Gathering<'_> {
         let mut objects = Objects {
             members: self.members.all().iter().map(|it| (**it).clone()).collect(),
+            members_unread: self.kinds.unread(&[MemberCluster::CRD.plural]).is_some(),
             budgets: self.budgets.all().iter().map(|it| (**it).clone()).collect(),
             evictions: self.evictions.all().iter().map(|it| (**it).clone()).collect(),
             events: self.events.all().iter().map(|it| (**it).clone()).collect(),

@@ -14,7 +14,14 @@ pub(crate) struct Kinds(Arc<Mutex<Vec<Hearing>>>);
 #[derive(Clone)]
 pub(crate) struct Hearing {
     name: &'static str,
-    heard: Arc<Mutex<Heard>>,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    heard: Heard,
+    /// It was complete once: what is shown of it may be from then.
+    listed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,8 +31,8 @@ enum Heard {
     Nothing,
     /// All there is.
     All,
-    /// The user may not read it, or the hub does not have it.
-    Hidden { missing: bool },
+    /// The user may not read it, or the hub does not have it; any more, if that was otherwise once.
+    Hidden { missing: bool, since: Option<Timestamp> },
     /// Nothing any more, since then.
     Old { since: Timestamp, why: String },
 }
@@ -37,34 +44,72 @@ pub(crate) struct Reception {
     pub(crate) forbidden: Vec<&'static str>,
     /// Kinds that the hub does not have.
     pub(crate) missing: Vec<&'static str>,
+    /// Kinds that could be read until then: what is shown of them is as old.
+    pub(crate) lost: Vec<(&'static str, Timestamp)>,
     /// Kinds that are not listed yet.
     pub(crate) starting: Vec<&'static str>,
     /// Since when something may be old, and why.
     pub(crate) stale: Option<(Timestamp, String)>,
 }
 
+impl Reception {
+    /// Why nobody can say that all is well; nothing if everything there is was read.
+    pub(crate) fn gaps(&self) -> Option<String> {
+        let lost = self.lost.iter().map(|(kind, _)| *kind);
+        let hidden: Vec<_> = self.forbidden.iter().copied().chain(lost).collect();
+        let mut gaps = Vec::new();
+        if !hidden.is_empty() {
+            gaps.push(format!("you may not read {}", hidden.join(", ")));
+        }
+        if !self.starting.is_empty() {
+            gaps.push(format!("{} are still being read", self.starting.join(", ")));
+        }
+        if self.stale.is_some() {
+            gaps.push("what is known may be old".to_owned());
+        }
+        (!gaps.is_empty()).then(|| gaps.join("; "))
+    }
+}
+
 impl Kinds {
     pub(crate) fn add(&self, name: &'static str) -> Hearing {
         let hearing = Hearing {
             name,
-            heard: Arc::default(),
+            known: Arc::default(),
         };
         self.0.lock().push(hearing.clone());
         hearing
     }
 
     pub(crate) fn are_settled(&self) -> bool {
-        self.0.lock().iter().all(|kind| *kind.heard.lock() != Heard::Nothing)
+        self.0
+            .lock()
+            .iter()
+            .all(|kind| kind.known.lock().heard != Heard::Nothing)
+    }
+
+    /// Why none of these may be known although there are some; nothing if all there are were read.
+    pub(crate) fn unread(&self, names: &[&str]) -> Option<String> {
+        let all = self.0.lock();
+        let of = |kind: &&Hearing| names.contains(&kind.name);
+        let why = all.iter().filter(of).filter_map(|kind| match kind.known.lock().heard {
+            Heard::Nothing => Some(format!("{} are still being read", kind.name)),
+            Heard::Hidden { missing: false, .. } => Some(format!("you may not read {}", kind.name)),
+            Heard::Hidden { missing: true, .. } | Heard::All | Heard::Old { .. } => None,
+        });
+        let why: Vec<_> = why.collect();
+        (!why.is_empty()).then(|| why.join("; "))
     }
 
     pub(crate) fn reception(&self) -> Reception {
         let mut reception = Reception::default();
         for kind in self.0.lock().iter() {
-            match &*kind.heard.lock() {
+            match &kind.known.lock().heard {
                 Heard::Nothing => reception.starting.push(kind.name),
                 Heard::All => {}
-                Heard::Hidden { missing: true } => reception.missing.push(kind.name),
-                Heard::Hidden { missing: false } => reception.forbidden.push(kind.name),
+                Heard::Hidden { since: Some(since), .. } => reception.lost.push((kind.name, *since)),
+                Heard::Hidden { missing: true, .. } => reception.missing.push(kind.name),
+                Heard::Hidden { missing: false, .. } => reception.forbidden.push(kind.name),
                 Heard::Old { since, why } => {
                     let earlier = reception.stale.as_ref().is_none_or(|(known, _)| since < known);
                     if earlier {
@@ -80,31 +125,39 @@ impl Kinds {
 impl Hearing {
     /// The first list is complete.
     pub(crate) fn listed(&self) {
-        let mut heard = self.heard.lock();
-        if *heard == Heard::Nothing {
-            *heard = Heard::All;
+        let mut known = self.known.lock();
+        known.listed = true;
+        if known.heard == Heard::Nothing {
+            known.heard = Heard::All;
         }
     }
 
     pub(crate) fn note(&self, state: &State, now: Timestamp) {
-        let mut heard = self.heard.lock();
-        *heard = match (state, &*heard) {
-            (State::Starting, before) => before.clone(),
-            (State::Watching, _) => Heard::All,
-            (State::Failing { reason, message }, before) => match reason {
-                Reason::Forbidden => Heard::Hidden { missing: false },
-                Reason::NotFound => Heard::Hidden { missing: true },
-                Reason::Unauthorized | Reason::Unavailable => {
-                    let since = match before {
-                        Heard::Old { since, .. } => *since,
-                        _ => now,
-                    };
-                    let why = match reason {
-                        Reason::Unauthorized => "the hub does not accept your credentials any more".to_owned(),
-                        _ => message.clone(),
-                    };
-                    Heard::Old { since, why }
-                }
+        let mut known = self.known.lock();
+        let before = match &known.heard {
+            Heard::Old { since, .. } | Heard::Hidden { since: Some(since), .. } => Some(*since),
+            _ => None,
+        };
+        let since = before.unwrap_or(now);
+        known.heard = match state {
+            State::Starting => return,
+            State::Watching => {
+                known.listed = true;
+                Heard::All
+            }
+            State::Failing { reason, message } => match reason {
+                Reason::Forbidden | Reason::NotFound => Heard::Hidden {
+                    missing: *reason == Reason::NotFound,
+                    since: known.listed.then_some(since),
+                },
+                Reason::Unauthorized => Heard::Old {
+                    since,
+                    why: "The hub does not accept your credentials any more: what is shown may be old.".to_owned(),
+                },
+                Reason::Unavailable => Heard::Old {
+                    since,
+                    why: format!("The hub's API server does not answer: what is shown may be old. {message}"),
+                },
             },
         };
     }
@@ -136,12 +189,45 @@ mod tests {
         b.note(&failing(Reason::Unavailable), at(7));
         assert_eq!(
             kinds.reception().stale,
-            Some((at(5), "connection refused".into())),
+            Some((
+                at(5),
+                "The hub's API server does not answer: what is shown may be old. connection refused".into()
+            )),
             "since the first failure"
         );
         a.note(&State::Watching, at(10));
         b.note(&failing(Reason::NotFound), at(11));
         let reception = kinds.reception();
         assert_eq!((reception.stale, reception.missing), (None, vec!["b"]));
+    }
+
+    #[test]
+    fn a_right_that_is_taken_away_leaves_what_is_old() {
+        let kinds = Kinds::default();
+        let (a, b) = (kinds.add("a"), kinds.add("b"));
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!(kinds.unread(&["a"]).unwrap(), "a are still being read");
+        a.listed();
+        b.note(&failing(Reason::Forbidden), at(1));
+        assert_eq!(kinds.unread(&["b", "c"]).unwrap(), "you may not read b");
+        assert_eq!(kinds.reception().gaps().unwrap(), "you may not read b");
+        b.note(&State::Watching, at(2));
+        assert_eq!((kinds.unread(&["a", "b"]), kinds.reception().gaps()), (None, None));
+        a.note(&failing(Reason::Unavailable), at(3));
+        assert_eq!(kinds.reception().gaps().unwrap(), "what is known may be old");
+        a.note(&failing(Reason::Forbidden), at(4));
+        a.note(&failing(Reason::Forbidden), at(9));
+        let reception = kinds.reception();
+        assert_eq!((reception.lost, reception.forbidden), (vec![("a", at(3))], vec![]));
+        assert_eq!(kinds.unread(&["a"]).unwrap(), "you may not read a");
+    }
+
+    #[test]
+    fn credentials_that_are_refused_are_no_silence() {
+        let kinds = Kinds::default();
+        let kind = kinds.add("a");
+        kind.note(&failing(Reason::Unauthorized), Timestamp::UNIX_EPOCH);
+        let (_, why) = kinds.reception().stale.unwrap();
+        assert!(why.contains("credentials") && !why.contains("does not answer"), "{why}");
     }
 }

@@ -4,11 +4,13 @@
 //! manifest, Secrets among them). Secrets themselves are never asked for. A kind that the user may not read, or that the hub
 //! does not have, is left out and named.
 
+mod beats;
 mod bound;
 mod family;
 mod gather;
 mod grid;
 mod health;
+mod stand;
 
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ use fleet_api::{
 use fleet_runtime::{
     Key,
     backoff::Backoff,
-    cache::{self, Builder, Era, Index, Metadata, Selection, Store},
+    cache::{self, Builder, Change, Era, Index, Metadata, Selection, Store},
     clock::Clock,
     shutdown::Tasks,
 };
@@ -38,6 +40,7 @@ pub(crate) use self::{
     family::{Family, key as family_key, name, parent_name},
     grid::{Cell, Column, Grid, Mark},
     health::{Kinds, Reception},
+    stand::Stand,
 };
 use crate::view::Name;
 
@@ -89,12 +92,17 @@ impl Watching<'_> {
 
     /// A kind of the fleet. Users write most of them: one odd object must not stop the watch.
     fn whole<K: Kind>(&mut self, builder: Builder<K>) -> Store<K> {
+        self.some(builder, |_| true)
+    }
+
+    /// The same, where not every change is one to look at.
+    fn some<K: Kind>(&mut self, builder: Builder<K>, matters: fn(&Change<K>) -> bool) -> Store<K> {
         let store = builder.build();
         let api = Api::<Guarded<K>>::all(self.client.clone());
         let decode = |guarded: Guarded<K>| guarded.0.map_err(|odd| odd.error);
         let watch = store.clone().watch(api, self.selection(), decode);
         self.tasks.spawn_endless(store.name(), watch);
-        self.follow(&store, |_| {});
+        self.follow(&store, matters);
         store
     }
 
@@ -105,7 +113,10 @@ impl Watching<'_> {
         let decode = |guarded: Guarded<S::Binding>| guarded.0.map(Bound::of).map_err(|odd| odd.error);
         let watch = store.clone().watch(api, self.selection(), decode);
         self.tasks.spawn_endless(store.name(), watch);
-        self.follow(&store, each);
+        self.follow(&store, move |change| {
+            each(change.object());
+            true
+        });
     }
 
     /// A kind of which the names are enough.
@@ -114,7 +125,7 @@ impl Watching<'_> {
         let api = Metadata(Api::<K>::all(self.client.clone()));
         let watch = store.clone().watch(api, self.selection(), cache::plain);
         self.tasks.spawn_endless(store.name(), watch);
-        self.follow(&store, |_| {});
+        self.follow(&store, |change| change.differs(|it| beats::names(&it.metadata)));
         store
     }
 
@@ -127,15 +138,15 @@ impl Watching<'_> {
         let api = Api::<Event>::all(self.client.clone());
         let watch = store.clone().watch(api, selection, cache::plain);
         self.tasks.spawn_endless(store.name(), watch);
-        self.follow(&store, |_| {});
+        self.follow(&store, |_| true);
         store
     }
 
-    /// Tells everybody of every change of a store, and notes how its watch is doing.
+    /// Tells everybody of every change of a store that matters, and notes how its watch is doing.
     fn follow<K: Resource + Send + Sync + 'static>(
         &mut self,
         store: &Store<K>,
-        each: impl Fn(&K) + Send + Sync + 'static,
+        matters: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
     ) {
         let hearing = self.kinds.add(store.name());
         let (mut changes, mut state) = (store.subscribe(), store.state());
@@ -146,9 +157,12 @@ impl Watching<'_> {
             loop {
                 tokio::select! {
                     change = changes.next() => {
-                        each(change.object());
+                        let mut any = matters(&change);
                         while let Some(change) = changes.try_next() {
-                            each(change.object());
+                            any |= matters(&change);
+                        }
+                        if !any {
+                            continue;
                         }
                     }
                     Ok(()) = state.changed() => {
@@ -197,7 +211,9 @@ impl Hub {
         });
         watching.names(works);
         Self {
-            members: watching.whole(Store::builder(MemberCluster::CRD.plural)),
+            members: watching.some(Store::builder(MemberCluster::CRD.plural), |change| {
+                change.differs(beats::without)
+            }),
             internals: watching.names(Store::builder(InternalMemberCluster::CRD.plural)),
             works_on,
             budgets: watching.whole(Store::builder(ClusterResourcePlacementDisruptionBudget::CRD.plural)),

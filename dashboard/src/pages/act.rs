@@ -44,12 +44,16 @@ pub(crate) fn asked(site: &Site<'_>, act: &Act, effect: Result<Effect, String>) 
 }
 
 /// What an act has done.
-pub(crate) fn done(act: &Act, effect: Result<Effect, String>) -> Page {
+pub(crate) fn done(act: &Act, effect: &Result<Effect, String>) -> Page {
     let body = html! {
         h1 { (act) }
         section.card role="status" {
             @match effect {
-                Ok(effect) => { p.fine { (parts::sign(parts::DONE)) "Done." } (shown(&effect)) },
+                Ok(effect) => {
+                    @if effect.left { p { (parts::sign(parts::WAITING)) "Not everything is done. What is left:" } }
+                    @else { p.fine { (parts::sign(parts::DONE)) "Done." } }
+                    (shown(effect))
+                },
                 Err(why) => p.refused role="alert" { (parts::sign(parts::FAILED)) (why) },
             }
             p { a.button href=(act.about().url()) autofocus { "Back to what it is about" } }

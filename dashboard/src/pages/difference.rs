@@ -28,7 +28,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
     let body = html! {
         h1 { "Differences of " (parts::link(&View::Placement(name.clone(), 0), &name.shown())) }
         @if differ.is_empty() {
-            (parts::empty("No member reports a difference: what is there is what the hub says.", ""))
+            (parts::empty(site, "No member reports a difference: what is there is what the hub says.", ""))
         }
         @for (cluster, status) in differ.iter().take(CLUSTERS) {
             section {

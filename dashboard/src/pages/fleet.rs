@@ -1,46 +1,62 @@
 //! The whole fleet at a glance: what needs somebody, and members and placements as a matrix, failures first.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
-use fleet_api::cluster::MemberCluster;
+use fleet_api::{
+    cluster::{MemberCluster, Taint},
+    kind::Kind as _,
+};
 use fleet_core::membership::eligibility::eligibility;
 use maud::{Markup, html};
 
 use super::{
     Page, Site, mend,
-    parts::{self, DONE, DRIFTED, FAILED, WAITING},
+    parts::{self, DONE, DRIFTED, FAILED, NOT_YET, WAITING},
 };
 use crate::{
-    hub::{Cell, Column, Hub, Mark},
+    hub::{Cell, Hub, Mark, Stand},
     view::{Filter, Name, View},
 };
 
 /// Members and placements on one page of the matrix. More is neither read nor drawn without stutter.
 const MEMBERS: usize = 50;
 const PLACEMENTS: usize = 30;
+/// What members are called in lists of kinds.
+pub(super) const MEMBERS_KIND: [&str; 1] = [MemberCluster::CRD.plural];
 
 struct Row {
-    member: Arc<MemberCluster>,
     name: String,
     group: String,
-    /// Whether placements may be put on it.
+    /// Whether placements may be put on it, as far as is known.
     usable: bool,
+    cordoned: bool,
     worst: Option<Mark>,
+}
+
+impl Row {
+    /// The less, the sooner somebody should look.
+    fn rank(&self) -> (bool, Reverse<Option<Mark>>) {
+        (self.usable, Reverse(self.worst))
+    }
 }
 
 pub(super) fn page(site: &Site<'_>, filter: &Filter) -> Page {
     let hub = site.hub;
-    let columns = columns(hub);
-    let rows = rows(hub, filter, &columns);
+    let stands = hub.stands();
+    let rows = rows(hub, filter, &stands);
     let body = html! {
         h1.unseen { "Fleet" }
-        (tiles(hub, &columns))
-        @if hub.members.is_empty() && hub.kinds.reception().starting.is_empty() {
-            (parts::empty("The fleet has no members yet.", "kubectl fleet join <name>"))
+        (tiles(hub, &stands))
+        @if hub.members.is_empty() {
+            (parts::none(site, &MEMBERS_KIND, "The fleet has no members yet.", "kubectl fleet join <name>"))
         }
-        (mend::list(site, &columns))
+        (mend::list(site, &stands))
         (controls(hub, filter))
-        (matrix(filter, &columns, &rows))
+        (matrix(site, filter, &stands, &rows))
     };
     Page {
         title: "Fleet".into(),
@@ -49,91 +65,88 @@ pub(super) fn page(site: &Site<'_>, filter: &Filter) -> Page {
     }
 }
 
-/// All placements with their columns, those in trouble first.
-pub(super) fn columns(hub: &Hub) -> Vec<(Name, Arc<Column>)> {
-    let names = hub.placements();
-    hub.grid.keep(&names);
-    let mut columns: Vec<_> = names
-        .into_iter()
-        .map(|name| {
-            let column = hub.grid.column(hub, &name);
-            (name, column)
-        })
-        .collect();
-    let trouble = |column: &Column| [Mark::Failed, Mark::Drifted, Mark::Waiting].map(|mark| column.count(mark));
-    columns.sort_by(|a, b| trouble(&b.1).cmp(&trouble(&a.1)).then_with(|| a.0.cmp(&b.0)));
-    columns
-}
-
-/// The members that the filter wants: in groups, in each the troubled first.
-fn rows(hub: &Hub, filter: &Filter, columns: &[(Name, Arc<Column>)]) -> Vec<Row> {
+/// The members that the filter wants: in groups, in each the troubled first, and the group of the first of all at the top.
+fn rows(hub: &Hub, filter: &Filter, stands: &[Stand]) -> Vec<Row> {
     let now = hub.clock.now();
     let text = filter.text.to_lowercase();
-    // A filter that names placements shows those, and every member.
-    let of_placements = columns.iter().any(|(name, _)| matches(name, &text));
-    let mut rows: Vec<Row> = hub
-        .members
-        .all()
-        .into_iter()
-        .map(|member| {
-            let name = member.metadata.name.clone().unwrap_or_default();
-            let label = member
-                .metadata
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get(&filter.group));
-            let worst = columns
-                .iter()
-                .filter_map(|(_, column)| column.cells.get(name.as_str()))
-                .map(|cell| cell.mark);
-            Row {
-                group: label.cloned().unwrap_or_default(),
-                usable: eligibility(&member, now).is_ok(),
-                worst: worst.max(),
-                name,
-                member,
-            }
-        })
-        .filter(|row| text.is_empty() || row.name.to_lowercase().contains(&text) || of_placements)
-        .filter(|row| !filter.trouble || !row.usable || row.worst.is_some_and(|mark| mark > Mark::Done))
-        .collect();
-    rows.sort_by(|a, b| {
-        let key = |row: &Row| (row.usable, std::cmp::Reverse(row.worst));
-        let groups = (a.group.is_empty(), &a.group).cmp(&(b.group.is_empty(), &b.group));
-        groups
-            .then_with(|| key(a).cmp(&key(b)))
-            .then_with(|| a.name.cmp(&b.name))
+    let fits = |name: &str| name.to_lowercase().contains(&text);
+    let worst = |name: &str| {
+        let cells = stands.iter().filter_map(|it| it.column.cells.get(name));
+        cells.map(|cell| cell.mark).max()
+    };
+    let of_member = |member: Arc<MemberCluster>| {
+        let name = member.metadata.name.clone().unwrap_or_default();
+        let labels = member.metadata.labels.as_ref();
+        let label = labels.and_then(|labels| labels.get(&filter.group));
+        Row {
+            group: label.cloned().unwrap_or_default(),
+            usable: eligibility(&member, now).is_ok(),
+            cordoned: member.spec.taints.contains(&Taint::cordon()),
+            worst: worst(&name),
+            name,
+        }
+    };
+    let mut rows: Vec<Row> = hub.members.all().into_iter().map(of_member).collect();
+    if hub.kinds.unread(&MEMBERS_KIND).is_some() {
+        rows.extend(unread(hub, stands).into_iter().map(|name| Row {
+            group: String::new(),
+            usable: true,
+            cordoned: false,
+            worst: worst(&name),
+            name,
+        }));
+    }
+    // A filter that names placements alone shows those, and every member.
+    let every = !rows.iter().any(|row| fits(&row.name)) && stands.iter().any(|it| matches(&it.name, &text));
+    rows.retain(|row| every || fits(&row.name));
+    rows.retain(|row| !filter.trouble || !row.usable || row.worst.is_some_and(|mark| mark > Mark::Done));
+    let mut first = HashMap::new();
+    for row in &rows {
+        let rank = first.entry(row.group.clone()).or_insert_with(|| row.rank());
+        *rank = row.rank().min(*rank);
+    }
+    rows.sort_by_cached_key(|row| {
+        let group = (first.get(&row.group).copied(), row.group.is_empty(), row.group.clone());
+        (group, row.rank(), row.name.clone())
     });
     rows
+}
+
+/// The clusters that bindings name, where members themselves may not be read.
+fn unread(hub: &Hub, stands: &[Stand]) -> BTreeSet<String> {
+    let named = stands.iter().flat_map(|it| it.column.cells.keys());
+    let named = named.filter(|cluster| hub.member(cluster).is_none());
+    named.map(|cluster| cluster.to_string()).collect()
 }
 
 fn matches(name: &Name, text: &str) -> bool {
     !text.is_empty() && name.shown().to_lowercase().contains(text)
 }
 
-fn tiles(hub: &Hub, columns: &[(Name, Arc<Column>)]) -> Markup {
+fn tiles(hub: &Hub, stands: &[Stand]) -> Markup {
     let members = hub.members.len();
-    let silent = hub
+    let now = hub.clock.now();
+    let unusable = hub
         .members
         .all()
         .iter()
-        .filter(|it| eligibility(it, hub.clock.now()).is_err())
+        .filter(|it| eligibility(it, now).is_err())
         .count();
-    let worst = |mark| {
-        let is = |column: &Column| Mark::ALL.into_iter().rev().find(|mark| column.count(*mark) > 0) == Some(mark);
-        columns.iter().filter(|(_, column)| is(column)).count()
-    };
-    let drifted: usize = columns.iter().map(|(_, column)| column.count(Mark::Drifted)).sum();
-    let (ahead, waiting) = super::runs::counts(hub);
+    let worst = |mark| stands.iter().filter(|it| it.worst() == mark).count();
+    let drifted: usize = stands.iter().map(|it| it.column.count(Mark::Drifted)).sum();
+    let runs = super::runs::counts(hub);
     html! {
         ul.tiles {
-            (tile(&View::Members(0), members, "member", &[(FAILED, silent, "not usable"), (DONE, members - silent, "usable")]))
-            (tile(&View::Placements, columns.len(), "placement", &[
+            (tile(&View::Members(0), members, "member", &[(FAILED, unusable, "not usable"), (DONE, members - unusable, "usable")]))
+            (tile(&View::Placements, stands.len(), "placement", &[
                 (FAILED, worst(Mark::Failed), "failed"), (DRIFTED, worst(Mark::Drifted), "drifted"),
                 (WAITING, worst(Mark::Waiting), "under way"), (DONE, worst(Mark::Done), "done"),
             ]))
             (tile(&View::Placements, drifted, "drift", &[(DRIFTED, drifted, "found on members"), (DONE, usize::from(drifted == 0), "none")]))
-            (tile(&View::Runs, ahead, "run", &[(WAITING, waiting, "waiting"), (WAITING, ahead - waiting, "under way")]))
+            (tile(&View::Runs, runs.all(), "run", &[
+                (FAILED, runs.failed, "failed"), (FAILED, runs.stuck, "stuck"), (WAITING, runs.waiting, "waiting"),
+                (WAITING, runs.going, "under way"), (NOT_YET, runs.resting, "not going on"),
+            ]))
         }
     }
 }
@@ -182,17 +195,13 @@ fn controls(hub: &Hub, filter: &Filter) -> Markup {
     }
 }
 
-fn matrix(filter: &Filter, columns: &[(Name, Arc<Column>)], rows: &[Row]) -> Markup {
+fn matrix(site: &Site<'_>, filter: &Filter, stands: &[Stand], rows: &[Row]) -> Markup {
     let text = filter.text.to_lowercase();
-    let named: Vec<_> = columns
-        .iter()
-        .filter(|(name, _)| matches(name, &text))
-        .cloned()
-        .collect();
-    let wanted = if named.is_empty() { columns } else { &named };
+    let named: Vec<_> = stands.iter().filter(|it| matches(&it.name, &text)).cloned().collect();
+    let wanted = if named.is_empty() { stands } else { &named };
     let shown: Vec<_> = wanted
         .iter()
-        .filter(|(_, column)| !filter.trouble || column.at_least(Mark::Waiting) > 0 || column.cells.is_empty())
+        .filter(|it| !filter.trouble || !it.is_fine())
         .cloned()
         .collect();
     let (column_page, column_pages, columns) = parts::paged(&shown, filter.placements, PLACEMENTS);
@@ -208,7 +217,7 @@ fn matrix(filter: &Filter, columns: &[(Name, Arc<Column>)], rows: &[Row]) -> Mar
     let span = columns.len() + 1;
     html! {
         @if rows.is_empty() || columns.is_empty() {
-            (nothing(filter, columns.is_empty()))
+            (nothing(site, filter, columns.is_empty()))
         } @else {
             section.matrix aria-label="Members and placements" tabindex="0" {
                 table {
@@ -216,11 +225,13 @@ fn matrix(filter: &Filter, columns: &[(Name, Arc<Column>)], rows: &[Row]) -> Mar
                     thead {
                         tr {
                             th scope="col" { "Member" }
-                            @for (name, column) in columns {
+                            @for stand in columns {
+                                @let Stand { name, column, .. } = stand;
                                 th.up scope="col" {
                                     a href=(View::Placement(name.clone(), 0).url()) title=(name.shown()) {
                                         span { (name.shown()) }
                                     }
+                                    @if let Some(own) = stand.beyond_clusters() { span title=(own.says) { (parts::sign(parts::of_mark(own.mark))) } }
                                     span.count { (column.count(Mark::Done)) "/" (column.cells.len()) }
                                 }
                             }
@@ -247,17 +258,16 @@ fn matrix(filter: &Filter, columns: &[(Name, Arc<Column>)], rows: &[Row]) -> Mar
     }
 }
 
-fn member(row: &Row, columns: &[(Name, Arc<Column>)]) -> Markup {
+fn member(row: &Row, columns: &[Stand]) -> Markup {
     let view = View::Member(row.name.clone());
-    let cordoned = row.member.spec.taints.contains(&fleet_api::cluster::Taint::cordon());
     html! {
         tr id={ "m-" (row.name) } {
             th scope="row" {
                 @if !row.usable { (parts::sign(FAILED)) " " }
                 a href=(view.url()) { (row.name) }
-                @if cordoned { " " span.badge { "cordoned" } }
+                @if row.cordoned { " " span.badge { "cordoned" } }
             }
-            @for (name, column) in columns {
+            @for Stand { name, column, .. } in columns {
                 @match column.cells.get(row.name.as_str()) {
                     Some(found) => td { (cell(name, &row.name, found)) },
                     None => td.none { span aria-hidden="true" { " " } span.unseen { "not placed" } },
@@ -278,22 +288,16 @@ fn cell(name: &Name, cluster: &str, cell: &Cell) -> Markup {
     }
 }
 
-fn nothing(filter: &Filter, placements: bool) -> Markup {
+fn nothing(site: &Site<'_>, filter: &Filter, placements: bool) -> Markup {
     if *filter != Filter::default() {
-        return parts::empty("Nothing fits the filter.", "");
+        return parts::empty(site, "Nothing fits the filter.", "");
     }
-    let (says, next) = if placements {
-        (
-            "There are no placements yet.",
-            "kubectl apply -f docs/examples/demo/web.yaml",
-        )
+    if placements {
+        super::placements::none(site)
     } else {
-        (
-            "There are no members to place anything on.",
-            "kubectl fleet join <name>",
-        )
-    };
-    parts::empty(says, next)
+        let says = "There are no members to place anything on.";
+        parts::none(site, &MEMBERS_KIND, says, "kubectl fleet join <name>")
+    }
 }
 
 fn legend() -> Markup {

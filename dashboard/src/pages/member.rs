@@ -38,9 +38,9 @@ pub(super) fn page(site: &Site<'_>, name: &str) -> Page {
             a href=(View::Timeline(Some(About::Member(name.to_owned()))).url()) { "Timeline" }
         }
         @if member.is_some() { (parts::buttons(site, &acts(hub, name))) }
-        section.card aria-labelledby="why" { h2 id="why" { "Health" } (parts::chain(&chain)) }
+        section.card aria-labelledby="why" { h2 id="why" { "Health" } (parts::chain(site, &chain)) }
         @if let Some(member) = &member { (facts(member)) }
-        (placements(hub, name))
+        (placements(site, name))
         (works(hub, name))
     };
     Page {
@@ -149,14 +149,15 @@ pub(super) fn plot(usage: &ResourceUsage, kind: &str) -> Markup {
     }
 }
 
-fn placements(hub: &Hub, name: &str) -> Markup {
+fn placements(site: &Site<'_>, name: &str) -> Markup {
+    let hub = site.hub;
     let mut all = on::<ClusterScoped>(&hub.cluster, name);
     all.extend(on::<Namespaced>(&hub.namespaced, name));
     all.sort_by(|(a, one), (b, two)| two.mark.cmp(&one.mark).then_with(|| a.cmp(b)));
     html! {
         section aria-labelledby="placements" {
             h2 id="placements" { (parts::many(all.len(), "placement")) " on it" }
-            @if all.is_empty() { (parts::empty("Nothing is placed on it.", "")) }
+            @if all.is_empty() { (parts::empty(site, "Nothing is placed on it.", "")) }
             ul.plain {
                 @for (placement, cell) in all.iter().take(SHOWN_MAX) {
                     li {

@@ -15,9 +15,9 @@ const SHOWN: usize = 100;
 pub(super) fn page(site: &Site<'_>, page: usize) -> Page {
     let hub = site.hub;
     let now = hub.clock.now();
-    let columns = fleet::columns(hub);
+    let stands = hub.stands();
     let mut placed: HashMap<&str, [usize; 2]> = HashMap::new();
-    for (cluster, cell) in columns.iter().flat_map(|(_, column)| &column.cells) {
+    for (cluster, cell) in stands.iter().flat_map(|it| &it.column.cells) {
         let counts = placed.entry(cluster).or_default();
         counts[0] += 1;
         counts[1] += usize::from(cell.mark > Mark::Waiting);
@@ -28,7 +28,7 @@ pub(super) fn page(site: &Site<'_>, page: usize) -> Page {
     let (page, pages, shown) = parts::paged(&all, page, SHOWN);
     let body = html! {
         h1 { "Members" }
-        @if all.is_empty() { (parts::empty("The fleet has no members yet.", "kubectl fleet join <name>")) }
+        @if all.is_empty() { (parts::none(site, &fleet::MEMBERS_KIND, "The fleet has no members yet.", "kubectl fleet join <name>")) }
         @else {
             div.scroll {
                 table.list {

@@ -1,7 +1,5 @@
 //! What needs somebody: placements, members and runs with what is wrong, and what to do.
 
-use std::sync::Arc;
-
 use fleet_core::{
     explain::{self, Cause, Verdict},
     membership::eligibility::eligibility,
@@ -10,7 +8,7 @@ use maud::{Markup, html};
 
 use super::{Site, parts};
 use crate::{
-    hub::{Column, Mark},
+    hub::{Mark, Stand},
     view::{Name, View},
 };
 
@@ -25,20 +23,23 @@ struct Trouble {
 }
 
 /// The list, or that all is well.
-pub(super) fn list(site: &Site<'_>, columns: &[(Name, Arc<Column>)]) -> Markup {
-    let all = troubles(site, columns);
+pub(super) fn list(site: &Site<'_>, stands: &[Stand]) -> Markup {
+    let all = troubles(site, stands);
     html! {
         section.mend aria-labelledby="mend" {
             h2 id="mend" { "Needs attention" }
             @if all.is_empty() {
-                p.fine { (parts::sign(parts::DONE)) "Nothing: every placement is where it should be." }
+                @match site.hub.kinds.reception().gaps() {
+                    None => p.fine { (parts::sign(parts::DONE)) "Nothing: every placement is where it should be." },
+                    Some(gaps) => p { (parts::sign(parts::WAITING)) "Nothing that is known, but not everything is known: " (gaps) "." },
+                }
             }
             ul {
                 @for trouble in all.iter().take(SHOWN_MAX) {
                     li class=(parts::of_verdict(trouble.verdict).0) {
                         (parts::sign(parts::of_verdict(trouble.verdict)))
                         a href=(trouble.view.url()) { (trouble.what) }
-                        (parts::cause(&trouble.cause))
+                        (parts::cause(site, &trouble.cause))
                     }
                 }
             }
@@ -47,21 +48,16 @@ pub(super) fn list(site: &Site<'_>, columns: &[(Name, Arc<Column>)]) -> Markup {
     }
 }
 
-fn troubles(site: &Site<'_>, columns: &[(Name, Arc<Column>)]) -> Vec<Trouble> {
+fn troubles(site: &Site<'_>, stands: &[Stand]) -> Vec<Trouble> {
     let hub = site.hub;
     let now = hub.clock.now();
     let mut gathering = hub.gather();
-    // Columns come with the worst first; without any cluster, only the placement itself can say why.
-    let placements: Vec<&Name> = columns
-        .iter()
-        .filter(|(_, column)| column.at_least(Mark::Waiting) > 0 || column.cells.is_empty())
-        .map(|(name, _)| name)
-        .take(SHOWN_MAX + 1)
-        .collect();
+    // They come with the worst first; without any cluster, only the placement itself can say why.
+    let placements: Vec<&Stand> = stands.iter().filter(|it| !it.is_fine()).take(SHOWN_MAX + 1).collect();
     let runs = super::runs::held(hub);
     let runs: Vec<&Name> = runs.iter().take(SHOWN_MAX + 1).collect();
-    for name in &placements {
-        gathering.placement(name);
+    for stand in &placements {
+        gathering.placement(&stand.name);
     }
     for name in &runs {
         gathering.run(name);
@@ -76,13 +72,13 @@ fn troubles(site: &Site<'_>, columns: &[(Name, Arc<Column>)]) -> Vec<Trouble> {
             &chain,
         ));
     }
-    for name in placements {
+    for stand in placements {
+        let name = &stand.name;
         let chain = explain::placement(&objects.fleet(&name.namespace, now), &name.name);
-        all.extend(trouble(
-            View::Placement(name.clone(), 0),
-            format!("Placement {}", name.shown()),
-            &chain,
-        ));
+        let view = View::Placement(name.clone(), 0);
+        let what = format!("Placement {}", name.shown());
+        let explained = trouble(view.clone(), what.clone(), &chain);
+        all.push(explained.unwrap_or_else(|| unexplained(stand, view, what)));
     }
     let unusable = objects
         .members
@@ -105,4 +101,28 @@ fn trouble(view: View, what: String, chain: &explain::Chain) -> Option<Trouble> 
         verdict: chain.verdict(),
         cause: chain.cause()?.clone(),
     })
+}
+
+/// What is not as it should be although every step is done: a drift that stops nothing.
+fn unexplained(stand: &Stand, view: View, what: String) -> Trouble {
+    let name = &stand.name;
+    let cells = stand.column.cells.iter();
+    let worst = cells.max_by(|(a, one), (b, two)| one.mark.cmp(&two.mark).then_with(|| b.cmp(a)));
+    let worst = worst.filter(|(_, cell)| cell.mark >= stand.own.mark);
+    let (says, cluster) = match worst {
+        Some((cluster, cell)) => (format!("{cluster}: {}", cell.says), format!(" {cluster}")),
+        None => (stand.own.says.clone(), String::new()),
+    };
+    let kind = name.word("crp", "rp");
+    let next = format!("kubectl fleet why {kind}/{}{cluster}{}", name.name, name.flag());
+    Trouble {
+        view,
+        what,
+        verdict: if stand.worst() == Mark::Failed {
+            Verdict::Failed
+        } else {
+            Verdict::Waiting
+        },
+        cause: Cause::new(says, next),
+    }
 }

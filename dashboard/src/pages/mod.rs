@@ -15,15 +15,21 @@ mod runs;
 mod shell;
 mod snapshots;
 mod timeline;
+mod typed;
 
-use maud::Markup;
+use maud::{Markup, html};
 
 pub(crate) use self::{
     act::{asked, done},
     shell::{fragment, refused, welcome, whole},
 };
-use crate::{hub::Hub, rights::Rights, view::View};
+use crate::{
+    hub::Hub,
+    rights::Rights,
+    view::{self, View},
+};
 pub(crate) use snapshots::changes;
+pub use typed::Flags;
 
 /// What all pages are made with.
 pub(crate) struct Site<'a> {
@@ -43,6 +49,7 @@ pub(crate) struct Whose {
     pub(crate) context: String,
     pub(crate) server: String,
     pub(crate) user: String,
+    pub(crate) flags: Flags,
 }
 
 /// What a page shows.
@@ -55,6 +62,9 @@ pub(crate) struct Page {
 
 /// The page of a view. What is not there has a page too: it may come.
 pub(crate) fn page(site: &Site<'_>, view: &View) -> Page {
+    if let Some(odd) = view.names().into_iter().find(|name| !view::fits(name)) {
+        return nobody(site, odd);
+    }
     match view {
         View::Fleet(filter) => fleet::page(site, filter),
         View::Placements => placements::page(site),
@@ -68,6 +78,19 @@ pub(crate) fn page(site: &Site<'_>, view: &View) -> Page {
         View::Members(number) => members::page(site, *number),
         View::Member(name) => member::page(site, name),
         View::Timeline(about) => timeline::page(site, about.as_ref()),
+    }
+}
+
+/// A name that nothing can have. Commands are made from names, and this one must not get into a shell.
+fn nobody(site: &Site<'_>, odd: &str) -> Page {
+    let body = html! {
+        h1 { "There is no such name" }
+        (parts::empty(site, &format!("Nothing can be called {odd:?}: names have letters, digits, dashes and dots."), ""))
+    };
+    Page {
+        title: "No such name".into(),
+        command: String::new(),
+        body,
     }
 }
 

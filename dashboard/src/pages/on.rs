@@ -20,7 +20,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name, cluster: &str) -> Page {
             (parts::link(&View::Member(cluster.to_owned()), cluster))
         }
         (parts::bar(&chain))
-        section.card aria-labelledby="why" { h2 id="why" { "Why" } (parts::chain(&chain)) }
+        section.card aria-labelledby="why" { h2 id="why" { "Why" } (parts::chain(site, &chain)) }
         @if let Some(binding) = binding {
             dl.facts {
                 dt { "Picked because" } dd { (binding.spec.cluster_decision.reason) }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use maud::{Markup, html};
 
-use super::Site;
+use super::{Site, typed};
 use crate::{Act, hub::Mark, view::View};
 
 /// A sign, its class and its word.
@@ -67,45 +67,51 @@ pub(super) fn at(time: Timestamp) -> Markup {
 }
 
 /// A command to be typed, and a button that copies it.
-pub(super) fn typed(text: &str) -> Markup {
+pub(super) fn typed(site: &Site<'_>, text: &str) -> Markup {
+    let typed = typed::with(&site.whose.flags, text);
     html! {
         span.command {
-            code { (text) }
-            button.copy type="button" data-copy=(text) hidden { "Copy" }
+            code { (typed.text) }
+            @if typed.lacks.is_empty() {
+                button.copy type="button" data-copy=(typed.text) hidden { "Copy" }
+            } @else {
+                // Copied, it would be done by somebody else, or elsewhere.
+                span.says { "which has no " @for flag in &typed.lacks { code { "--" (flag) } " " } }
+            }
         }
     }
 }
 
 /// The same, and the page that answers it if there is one.
-pub(super) fn command(text: &str) -> Markup {
+pub(super) fn command(site: &Site<'_>, text: &str) -> Markup {
     html! {
-        (typed(text))
+        (typed(site, text))
         @if let Some(view) = View::of_command(text) { " " a.why href=(view.url()) { "Open" } }
     }
 }
 
 /// Why something is not done, what it holds back, and what to do next.
-pub(super) fn cause(cause: &Cause) -> Markup {
+pub(super) fn cause(site: &Site<'_>, cause: &Cause) -> Markup {
     html! {
         p.cause { (cause.text) }
         @if !cause.holds_back.is_empty() { p.holds { "Holds back " (cause.holds_back) } }
-        @if !cause.next.is_empty() { p.next { "Next: " (command(&cause.next)) } }
+        @if !cause.next.is_empty() { p.next { "Next: " (command(site, &cause.next)) } }
     }
 }
 
 /// An explanation: its steps in order.
-pub(super) fn chain(chain: &Chain) -> Markup {
+pub(super) fn chain(site: &Site<'_>, chain: &Chain) -> Markup {
     html! {
         ol.chain {
-            @for step in &chain.steps { (one(step)) }
+            @for step in &chain.steps { (one(site, step)) }
         }
         @for note in &chain.notes {
-            div.note { p { (note.text) } p.next { "Next: " (command(&note.next)) } }
+            div.note { p { (note.text) } p.next { "Next: " (command(site, &note.next)) } }
         }
     }
 }
 
-fn one(step: &Step) -> Markup {
+fn one(site: &Site<'_>, step: &Step) -> Markup {
     let sign = of_verdict(step.verdict);
     html! {
         li class=(sign.0) {
@@ -113,7 +119,7 @@ fn one(step: &Step) -> Markup {
             strong { (step.name) }
             @if !step.says.is_empty() { " " span.says { (step.says) } }
             @if let Some(since) = &step.since { " " span.since { (when(since)) } }
-            @if let Some(why) = &step.cause { (cause(why)) }
+            @if let Some(why) = &step.cause { (cause(site, why)) }
         }
     }
 }
@@ -203,11 +209,19 @@ pub(super) fn many(count: usize, one: &str) -> String {
 }
 
 /// Nothing to show, and what to do about it.
-pub(super) fn empty(says: &str, next: &str) -> Markup {
+pub(super) fn empty(site: &Site<'_>, says: &str, next: &str) -> Markup {
     html! {
         div.empty {
             p { (says) }
-            @if !next.is_empty() { p.next { "Next: " (command(next)) } }
+            @if !next.is_empty() { p.next { "Next: " (command(site, next)) } }
         }
+    }
+}
+
+/// That there is nothing of these kinds, or that nobody knows.
+pub(super) fn none(site: &Site<'_>, kinds: &[&str], says: &str, next: &str) -> Markup {
+    match site.hub.kinds.unread(kinds) {
+        Some(why) => empty(site, &format!("Nobody can say whether there are any: {why}."), ""),
+        None => empty(site, says, next),
     }
 }

@@ -31,12 +31,12 @@ pub(super) fn page(site: &Site<'_>, name: &Name, page: usize) -> Page {
             a href=(View::Timeline(Some(About::Placement(name.clone()))).url()) { "Timeline" }
         }
         (parts::bar(&chain))
-        section.card aria-labelledby="why" { h2 id="why" { "Why it stands where it stands" } (parts::chain(&chain)) }
+        section.card aria-labelledby="why" { h2 id="why" { "Why it stands where it stands" } (parts::chain(site, &chain)) }
         @if let Some(placement) = fleet.placement(&name.name) {
             (wanted(placement.spec, placement.status))
             (runs(&fleet, name))
             (clusters(site, &fleet, name, page))
-            (others(&fleet, name))
+            (others(site, &fleet, name))
         }
     };
     Page {
@@ -116,7 +116,7 @@ fn clusters(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, page: usize) -> Mar
     html! {
         section aria-labelledby="clusters" {
             h2 id="clusters" { (parts::many(cells.len(), "cluster")) }
-            @if cells.is_empty() { (parts::empty("It is on no cluster.", "")) }
+            @if cells.is_empty() { (parts::empty(site, "It is on no cluster.", "")) }
             @else {
                 div.scroll {
                     table.list {
@@ -167,7 +167,7 @@ pub(super) fn overrides(spec: &BindingSpec) -> Markup {
 }
 
 /// The members that were not picked, by the scheduler's own filters: the placement's status has but the first twenty.
-fn others(fleet: &Fleet<'_>, name: &Name) -> Markup {
+fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name) -> Markup {
     let not_picked = fleet
         .members
         .iter()
@@ -191,7 +191,7 @@ fn others(fleet: &Fleet<'_>, name: &Name) -> Markup {
                                     td { (parts::link(&View::Member((*cluster).to_owned()), cluster)) }
                                     @if let Some(cause) = chain.cause() {
                                         td { (cause.text) }
-                                        td { (parts::command(&cause.next)) }
+                                        td { (parts::command(site, &cause.next)) }
                                     } @else { td {} td {} }
                                 }
                             }

@@ -1,27 +1,38 @@
 //! All placements, those in trouble first.
 
-use maud::html;
+use fleet_api::{
+    kind::Kind as _,
+    placement::{ClusterResourcePlacement, ResourcePlacement},
+};
+use maud::{Markup, html};
 
-use super::{Page, Site, fleet, parts};
-use crate::{hub::Mark, view::View};
+use super::{Page, Site, parts};
+use crate::{
+    hub::{Mark, Stand},
+    view::View,
+};
 
 pub(super) fn page(site: &Site<'_>) -> Page {
-    let columns = fleet::columns(site.hub);
+    let stands = site.hub.stands();
     let body = html! {
         h1 { "Placements" }
-        @if columns.is_empty() {
-            (parts::empty("There are no placements yet.", "kubectl apply -f docs/examples/demo/web.yaml"))
+        @if stands.is_empty() {
+            (none(site))
         } @else {
             div.scroll {
                 table.list {
                     thead { tr { th { "Placement" } th { "Namespace" } th { "Clusters" } th { "How they stand" } } }
                     tbody {
-                        @for (name, column) in &columns {
+                        @for stand in &stands {
+                            @let Stand { name, column, .. } = stand;
                             tr {
                                 td { (parts::link(&View::Placement(name.clone(), 0), &name.name)) }
                                 td { (name.namespace) }
                                 td.number { (column.cells.len()) }
                                 td {
+                                    @if let Some(own) = stand.beyond_clusters() {
+                                        (parts::badge(parts::of_mark(own.mark), &own.says)) " "
+                                    }
                                     @if column.cells.is_empty() { (parts::badge(parts::WAITING, "on no cluster")) }
                                     @for mark in Mark::ALL.into_iter().rev() {
                                         @if column.count(mark) > 0 {
@@ -42,4 +53,11 @@ pub(super) fn page(site: &Site<'_>) -> Page {
         command: "kubectl fleet status".into(),
         body,
     }
+}
+
+/// That there are none, or that nobody knows.
+pub(super) fn none(site: &Site<'_>) -> Markup {
+    let kinds = [ClusterResourcePlacement::CRD.plural, ResourcePlacement::CRD.plural];
+    let says = "There are no placements yet.";
+    parts::none(site, &kinds, says, "kubectl apply -f docs/examples/demo/web.yaml")
 }

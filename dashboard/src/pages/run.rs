@@ -52,7 +52,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
             (parts::buttons(site, &acts(hub, name)))
             (pipeline(site, &run, name))
         }
-        section.card aria-labelledby="why" { h2 id="why" { "What it waits for" } (parts::chain(&chain)) }
+        section.card aria-labelledby="why" { h2 id="why" { "What it waits for" } (parts::chain(site, &chain)) }
     };
     Page {
         title: format!("Run {}", name.shown()),

@@ -1,9 +1,11 @@
 //! All update runs, those that wait for somebody first.
 
+use std::collections::HashMap;
+
 use fleet_api::{
     conditions::{self, Status},
-    kind::{HasSpec as _, HasStatus as _, Resource as _},
-    placement::{Scope, UpdateRunStatus},
+    kind::{HasSpec as _, HasStatus as _, Kind as _, Resource as _},
+    placement::{ClusterStagedUpdateRun, Scope, StagedUpdateRun, UpdateRunStatus},
 };
 use fleet_runtime::{Key, cache::Store};
 use jiff::Timestamp;
@@ -28,6 +30,8 @@ pub(super) enum Standing {
     Failed,
     /// It takes longer than expected.
     Stuck,
+    /// It takes back what it did.
+    RollingBack,
     /// It waits for somebody, or for time to pass.
     Waiting,
     /// It goes on.
@@ -56,25 +60,23 @@ impl Standing {
         match reason {
             "UpdateRunWaiting" => Self::Waiting,
             "UpdateRunStuck" => Self::Stuck,
+            "UpdateRunRollingBack" => Self::RollingBack,
             "UpdateRunStopped" => Self::Stopped,
             "" => Self::Planned,
             _ => Self::Going,
         }
     }
 
-    /// Whether somebody should look.
+    /// Whether somebody should look: it does not go on by itself, or goes the wrong way.
     fn is_held(self) -> bool {
-        matches!(self, Self::Stuck | Self::Waiting)
-    }
-
-    fn is_under_way(self) -> bool {
-        matches!(self, Self::Stuck | Self::Waiting | Self::Going)
+        !matches!(self, Self::Going | Self::Done)
     }
 
     pub(super) fn sign(self) -> (Sign, &'static str) {
         match self {
             Self::Failed => (parts::FAILED, "failed"),
             Self::Stuck => (parts::FAILED, "stuck"),
+            Self::RollingBack => (parts::FAILED, "rolls back"),
             Self::Waiting => (parts::WAITING, "waits"),
             Self::Going => (parts::WAITING, "under way"),
             Self::Planned => (parts::NOT_YET, "not begun"),
@@ -111,19 +113,53 @@ fn known<S: Scope>(runs: &Store<S::UpdateRun>) -> Vec<Known> {
     runs.all().iter().map(known).collect()
 }
 
-/// How many are under way, and how many of those wait.
-pub(super) fn counts(hub: &Hub) -> (usize, usize) {
-    let all = all(hub);
-    let under_way = all.iter().filter(|run| run.standing.is_under_way()).count();
-    (
-        under_way,
-        all.iter().filter(|run| run.standing == Standing::Waiting).count(),
-    )
+/// How many runs that are not over stand how.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) failed: usize,
+    pub(super) stuck: usize,
+    pub(super) waiting: usize,
+    pub(super) going: usize,
+    /// Not begun, or stopped.
+    pub(super) resting: usize,
 }
 
-/// Those that wait for somebody, or are stuck.
+impl Counts {
+    pub(super) fn all(&self) -> usize {
+        self.failed + self.stuck + self.waiting + self.going + self.resting
+    }
+}
+
+pub(super) fn counts(hub: &Hub) -> Counts {
+    let mut counts = Counts::default();
+    for run in current(all(hub)) {
+        match run.standing {
+            Standing::Failed | Standing::RollingBack => counts.failed += 1,
+            Standing::Stuck => counts.stuck += 1,
+            Standing::Waiting => counts.waiting += 1,
+            Standing::Going => counts.going += 1,
+            Standing::Planned | Standing::Stopped => counts.resting += 1,
+            Standing::Done => {}
+        }
+    }
+    counts
+}
+
+/// Those that matter still: one that has failed does until there is a later one of its placement.
+fn current(all: Vec<Known>) -> Vec<Known> {
+    let mut latest: HashMap<Name, Option<Timestamp>> = HashMap::new();
+    for run in &all {
+        let known = latest.entry(run.placement.clone()).or_default();
+        *known = run.created.max(*known);
+    }
+    let is_last = |run: &Known| latest.get(&run.placement).is_none_or(|last| run.created >= *last);
+    let matters = |run: &Known| !matches!(run.standing, Standing::Failed | Standing::Stopped) || is_last(run);
+    all.into_iter().filter(matters).collect()
+}
+
+/// Those that somebody should look at.
 pub(super) fn held(hub: &Hub) -> Vec<Name> {
-    let held = all(hub).into_iter().filter(|run| run.standing.is_held());
+    let held = current(all(hub)).into_iter().filter(|run| run.standing.is_held());
     held.map(|run| run.name).collect()
 }
 
@@ -132,7 +168,9 @@ pub(super) fn page(site: &Site<'_>) -> Page {
     let body = html! {
         h1 { "Update runs" }
         @if all.is_empty() {
-            (parts::empty(
+            (parts::none(
+                site,
+                &[ClusterStagedUpdateRun::CRD.plural, StagedUpdateRun::CRD.plural],
                 "There are no update runs. A placement whose strategy is External is rolled out by them.",
                 "kubectl apply -f docs/examples/demo/shop.yaml",
             ))

@@ -47,7 +47,7 @@ pub(crate) fn fragment(site: &Site<'_>, page: &Page) -> Markup {
             (reception(&site.hub.kinds.reception()))
             (page.body)
             @if !page.command.is_empty() {
-                footer { "In a terminal: " (parts::typed(&page.command)) }
+                footer { "In a terminal: " (parts::typed(site, &page.command)) }
             }
         }
     }
@@ -72,6 +72,7 @@ fn reception(reception: &Reception) -> Markup {
     let Reception {
         forbidden,
         missing,
+        lost,
         starting,
         stale,
     } = reception;
@@ -79,7 +80,7 @@ fn reception(reception: &Reception) -> Markup {
         @if let Some((since, why)) = stale {
             div.banner.stale role="status" {
                 strong { "Stale since " (parts::at(*since)) "." }
-                " The hub's API server does not answer: what is shown may be old. " span.says { (why) }
+                " " span.says { (why) }
             }
         }
         @if !starting.is_empty() {
@@ -89,6 +90,12 @@ fn reception(reception: &Reception) -> Markup {
             div.banner role="note" {
                 strong { "Hidden: " } (forbidden.join(", "))
                 ". You lack the right to list and watch them, so what they would tell is missing here."
+            }
+        }
+        @for (kind, since) in lost {
+            div.banner.stale role="status" {
+                strong { "Stale since " (parts::at(*since)) ": " (kind) }
+                ". They cannot be read any more: you have lost the right, or the hub has lost them. What is shown of them is from before."
             }
         }
         @if !missing.is_empty() {

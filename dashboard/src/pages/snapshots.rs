@@ -39,7 +39,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
     all.sort_by_key(|meta| std::cmp::Reverse(index(meta)));
     let body = html! {
         h1 { "Snapshots of " (parts::link(&View::Placement(name.clone(), 0), &name.shown())) }
-        @if all.is_empty() { (parts::empty("No resource snapshot has been taken yet.", "")) }
+        @if all.is_empty() { (parts::empty(site, "No resource snapshot has been taken yet.", "")) }
         @else {
             div.scroll tabindex="0" {
                 table.list {
@@ -85,7 +85,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
 }
 
 /// What changes from one snapshot to another.
-pub(crate) fn changes(name: &Name, from: u64, to: u64, found: Result<Vec<Change>, String>) -> Page {
+pub(crate) fn changes(site: &Site<'_>, name: &Name, from: u64, to: u64, found: Result<Vec<Change>, String>) -> Page {
     let body = html! {
         h1 {
             "From snapshot " (from) " to " (to) " of " (parts::link(&View::Snapshots(name.clone()), &name.shown()))
@@ -93,7 +93,7 @@ pub(crate) fn changes(name: &Name, from: u64, to: u64, found: Result<Vec<Change>
         @match found {
             Err(why) => div.banner.stale role="alert" { (why) },
             Ok(changes) => {
-                @if changes.is_empty() { (parts::empty("Both hold the same.", "")) }
+                @if changes.is_empty() { (parts::empty(site, "Both hold the same.", "")) }
                 @for change in &changes { (one(change, from, to)) }
             },
         }

@@ -58,7 +58,7 @@ pub(super) fn page(site: &Site<'_>, about: Option<&About>) -> Page {
     let body = html! {
         h1 { (title) }
         @if all.is_empty() {
-            (parts::empty("Nothing has happened that the hub remembers. It keeps Events for an hour.", ""))
+            (parts::empty(site, "Nothing has happened that the hub remembers. It keeps Events for an hour.", ""))
         }
         ol.timeline {
             @for entry in all.iter().take(SHOWN_MAX) {

@@ -29,6 +29,9 @@ use crate::{pages, view::View};
 
 /// Changes come in crowds: this long they are gathered.
 const GATHER: Duration = Duration::from_millis(50);
+/// Rendering takes its time from the watches and from other tabs: at most one part in so many, unless that takes too long.
+const REST: u32 = 5;
+const REST_MAX: Duration = Duration::from_secs(3);
 /// Texts say how long something lasts, and nothing has to change for it to last longer.
 const TICK: Duration = Duration::from_secs(10);
 
@@ -43,6 +46,8 @@ struct Listener {
     view: View,
     changed: watch::Receiver<u64>,
     sent: u64,
+    /// Until then nothing is rendered, whatever changes.
+    rests: Instant,
     /// As long as it lasts, another stream may not take its place.
     _permit: OwnedSemaphorePermit,
 }
@@ -68,6 +73,7 @@ pub(crate) async fn stream(State(shared): State<Arc<Shared>>, request: Request) 
         view,
         changed,
         sent: 0,
+        rests: Instant::now(),
         _permit: permit,
     };
     let events = fragments(listener);
@@ -91,18 +97,20 @@ impl Listener {
             // A change, or enough time for ages to have changed.
             if let Ok(ended) = timeout_at(Instant::now() + TICK, self.changed.changed()).await {
                 ended.ok()?;
-                tokio::time::sleep(GATHER).await;
+                tokio::time::sleep_until(self.rests.max(Instant::now() + GATHER)).await;
                 self.changed.mark_unchanged();
             }
             for act in pages::acts(&self.shared.hub, &self.view) {
                 self.shared.rights.learn(&act.needs()).await;
             }
+            let begun = Instant::now();
             let site = self.shared.site();
             let page = pages::page(&site, &self.view);
             let fragment = pages::fragment(&site, &page).0;
             let mut hasher = DefaultHasher::new();
             fragment.hash(&mut hasher);
             let hash = hasher.finish();
+            self.rests = Instant::now() + REST_MAX.min(begun.elapsed() * REST);
             if hash != self.sent {
                 self.sent = hash;
                 return Some(fragment);

@@ -1,6 +1,6 @@
 //! What can be changed: named first, offered only to who may, and done once.
 
-use fleet_testkit::Server;
+use fleet_testkit::{Fault, Server};
 use serde_json::json;
 
 use super::{visitor::Visitor, world};
@@ -24,8 +24,18 @@ async fn what_writes_names_its_effect_first() {
     let did = [
         "preview Approve shop-1-after-canary",
         "perform Approve shop-1-after-canary",
+        "performed Approve shop-1-after-canary",
     ];
     assert_eq!(*visitor.scribe.0.lock(), did);
+    // Loading the page again does nothing again.
+    let posted = visitor.posted(&format!("form={form}&act=cordon&name=east")).await;
+    assert_eq!(posted.code, 303);
+    let next = posted.headers["location"].to_str().unwrap();
+    for _ in 0..2 {
+        assert!(visitor.get(next).await.body.contains("It did."));
+    }
+    assert_eq!(visitor.scribe.0.lock().len(), 5);
+    assert_eq!(visitor.get("/done?number=77").await.code, 404);
     assert_eq!(visitor.post(&format!("form={form}&act=explode&name=x")).await.code, 400);
 }
 
@@ -65,4 +75,45 @@ async fn read_only_means_nothing_can_be_changed() {
         .post(&format!("form={}&act=cordon&name=east", visitor.door.form()))
         .await;
     assert!(done.body.contains("--read-only") && visitor.scribe.0.lock().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_left_is_not_called_done() {
+    let visitor = Visitor::new().await;
+    let form = visitor.door.form();
+    let drained = visitor.post(&format!("form={form}&act=drain&name=east")).await.body;
+    assert!(
+        drained.contains("Not everything is done") && !drained.contains("Done."),
+        "{drained}"
+    );
+    let cordoned = visitor.post(&format!("form={form}&act=cordon&name=east")).await.body;
+    assert!(cordoned.contains("Done."), "{cordoned}");
+}
+
+#[tokio::test]
+async fn an_act_is_carried_out_although_nobody_waits_for_it() {
+    let visitor = Visitor::new().await;
+    let body = format!("form={}&act=cordon&name=east", visitor.door.form());
+    let gate = visitor.scribe.1.lock().await;
+    tokio::select! {
+        biased;
+        _ = visitor.post(&body) => panic!("it waits for the gate"),
+        () = visitor.scribe.until("perform Cordon east") => {}
+    }
+    drop(gate);
+    visitor.scribe.until("performed Cordon east").await;
+}
+
+#[tokio::test]
+async fn a_right_is_asked_for_again_if_the_hub_did_not_answer() {
+    let visitor = Visitor::new().await;
+    visitor.server.fail(Fault::new("/selfsubjectaccessreviews", 500));
+    let member = visitor.get("/members/east").await.body;
+    assert!(member.contains("does not say whether you may"), "{member}");
+    visitor.server.recover();
+    tokio::time::pause();
+    tokio::time::advance(tokio::time::Duration::from_secs(6)).await;
+    tokio::time::resume();
+    let member = visitor.get("/members/east").await.body;
+    assert!(!member.contains("does not say whether you may"), "{member}");
 }

@@ -4,5 +4,6 @@ mod acts;
 mod faults;
 mod golden_pages;
 mod security;
+mod standing;
 mod visitor;
 mod world;

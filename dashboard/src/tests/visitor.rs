@@ -9,6 +9,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -17,27 +18,51 @@ use crate::{Act, Actor, Effect, Hub, door::Door, pages::Whose, server::router};
 
 pub(super) const HOST: &str = "127.0.0.1:4000";
 
-/// Writes down what it is asked for.
+/// Writes down what it is asked for. Does nothing while somebody holds its gate.
 #[derive(Default)]
-pub(super) struct Scribe(pub(super) Mutex<Vec<String>>);
+pub(super) struct Scribe(pub(super) Mutex<Vec<String>>, pub(super) tokio::sync::Mutex<()>, Notify);
+
+impl Scribe {
+    fn note(&self, line: String) {
+        self.0.lock().push(line);
+        self.2.notify_waiters();
+    }
+
+    /// Waits until it has written this line.
+    pub(super) async fn until(&self, line: &str) {
+        loop {
+            let more = self.2.notified();
+            tokio::pin!(more);
+            more.as_mut().enable();
+            if self.0.lock().iter().any(|it| it == line) {
+                return;
+            }
+            more.await;
+        }
+    }
+}
 
 impl Actor for Scribe {
     fn preview<'a>(&'a self, act: &'a Act) -> futures::future::BoxFuture<'a, Result<Effect, String>> {
-        self.0.lock().push(format!("preview {act}"));
+        self.note(format!("preview {act}"));
         Box::pin(async {
             Ok(Effect {
                 says: vec![format!("It would. {}", world::MARKUP)],
-                rows: Vec::new(),
+                ..Effect::default()
             })
         })
     }
 
     fn perform<'a>(&'a self, act: &'a Act) -> futures::future::BoxFuture<'a, Result<Effect, String>> {
-        self.0.lock().push(format!("perform {act}"));
-        Box::pin(async {
+        self.note(format!("perform {act}"));
+        Box::pin(async move {
+            let gate = self.1.lock().await;
+            drop(gate);
+            self.note(format!("performed {act}"));
             Ok(Effect {
                 says: vec!["It did.".into()],
-                rows: Vec::new(),
+                left: matches!(act, Act::Drain(_)),
+                ..Effect::default()
             })
         })
     }
@@ -89,6 +114,7 @@ impl Visitor {
             context: "hub".into(),
             server: "https://hub.example:6443".into(),
             user: "alice".into(),
+            flags: Vec::new(),
         };
         let actor = writes.then(|| scribe.clone() as Arc<dyn Actor>);
         let router = router(server.client(), hub.clone(), whose, actor, door.clone(), stop);
@@ -136,8 +162,17 @@ impl Visitor {
             .await
     }
 
-    /// A form, as our own pages send it.
+    /// A form, as our own pages send it, and the page that the browser goes on to.
     pub(super) async fn post(&self, body: &str) -> Answer {
+        let answer = self.posted(body).await;
+        match answer.headers.get("location") {
+            Some(next) => self.get(next.to_str().unwrap()).await,
+            None => answer,
+        }
+    }
+
+    /// The same, and what is answered to the form itself.
+    pub(super) async fn posted(&self, body: &str) -> Answer {
         let headers = [
             ("host", HOST),
             ("cookie", &self.cookie),
