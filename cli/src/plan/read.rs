@@ -62,6 +62,7 @@ pub(super) async fn may<K: Kind>(
             what: K::CRD.plural.to_owned(),
             why: format!("{}: {without}", problem.brief()),
             next: problem.next(),
+            is_unserved: false,
         })),
         Err(problem) => Err(problem.into()),
     }

@@ -196,6 +196,7 @@ fn the_plan_that_is_shown_is_the_one_that_is_run() {
                 spec: Some(&strategy),
                 settings: Some(&settings),
                 index: None,
+                run: None,
             };
             let shown = hub.plan(Some(&request)).run.unwrap();
             // Now the hub does what is foretold, and somebody makes the run.
