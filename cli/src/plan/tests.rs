@@ -420,7 +420,12 @@ async fn what_is_printed() {
                  \"clusterresourcebindings\" in API group \"placement.kubernetes-fleet.io\" at the cluster scope";
     server.answer(move |_, path, _| {
         let is_hidden = path.ends_with("/clusterresourcebindings");
-        is_hidden.then(|| (403, json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": words })))
+        is_hidden.then(|| {
+            (
+                403,
+                json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": words }),
+            )
+        })
     });
     let hidden = shown(&server, &Manifests::parse(FILE).expect("YAML"))
         .await
