@@ -393,8 +393,11 @@ async fn webhooks_come_with_a_service_and_rights_to_two_names_and_in_place_of_a_
         let found = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
         objects.iter().filter(found).count()
     };
+    // Those of the agent; roles for people only read.
     let granted = |objects: &[Value]| -> Vec<Value> {
-        let found = objects.iter().filter(|object| object["kind"] == "ClusterRole");
+        let of_agent =
+            |object: &&Value| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "hub-agent-role";
+        let found = objects.iter().filter(of_agent);
         let rules = found.flat_map(|role| role["rules"].as_array().cloned().unwrap_or_default());
         let ours = rules.filter(|rule| rule["apiGroups"] == json!(["admissionregistration.k8s.io"]));
         ours.map(|rule| json!([rule["resourceNames"], rule["verbs"]])).collect()
