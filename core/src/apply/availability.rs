@@ -1,13 +1,45 @@
-//! When an applied object is available: one rule per kind.
+//! When an applied object is available: one rule per kind, and what its manifest says itself.
 
-use fleet_api::conditions::manifest::Available;
+use fleet_api::{annotations::AVAILABLE_WHEN, conditions::manifest::Available};
 use serde_json::Value;
 
-use super::json::{at, generation, list, text};
+use super::{
+    expression::{self, Answer},
+    json::{at, generation, integer, list, text},
+};
 
 /// Whether `object`, as the API server returned it, is available. A kind without a rule is not trackable, which counts
 /// as available.
-pub fn availability(group: &str, version: &str, resource: &str, object: &Value) -> Available {
+///
+/// The manifest may say more with an expression in its annotation [`AVAILABLE_WHEN`]: the hub's word counts, not what
+/// somebody has made of the annotation on the member. It comes on top of the kind's rule, so that nobody who adds a check
+/// loses one, and it is what decides for kinds without a rule.
+pub fn availability(group: &str, version: &str, resource: &str, manifest: &Value, object: &Value) -> Available {
+    let of_kind = by_kind(group, version, resource, object);
+    let Some(expression) = at(manifest, &["metadata", "annotations", AVAILABLE_WHEN]).and_then(Value::as_str) else {
+        return of_kind;
+    };
+    // What a cluster puts into a Secret never leaves it, not even bit by bit.
+    let answer = match (group, resource) {
+        ("", "secrets") => Answer::Wrong("it is not asked about Secrets".to_owned()),
+        _ => expression::judge(expression, object),
+    };
+    match (answer, of_kind) {
+        (Answer::Wrong(why), _) => Available::Failed {
+            error: format!("{AVAILABLE_WHEN}: {why}"),
+        },
+        (_, not_yet @ (Available::NotYet | Available::Failed { .. })) => not_yet,
+        (Answer::Holds, Available::Available | Available::NotTrackable) => when(!is_behind(object)),
+        (Answer::DoesNot, Available::Available | Available::NotTrackable) => Available::NotYet,
+    }
+}
+
+/// Whether the status says that it speaks of an older generation: whatever an expression finds in it is no longer true.
+fn is_behind(object: &Value) -> bool {
+    integer(object, &["status", "observedGeneration"]).is_some_and(|observed| observed < generation(object))
+}
+
+fn by_kind(group: &str, version: &str, resource: &str, object: &Value) -> Available {
     let (noun, rule): (&str, Rule) = match (group, version, resource) {
         ("apps", "v1", "deployments") => ("deployment", deployment),
         ("apps", "v1", "statefulsets") => ("stateful set", stateful_set),
@@ -160,7 +192,11 @@ mod tests {
     #[track_caller]
     fn assert_rows(gvr: [&str; 3], rows: &[(Value, Available)]) {
         for (object, expected) in rows {
-            assert_eq!(&availability(gvr[0], gvr[1], gvr[2], object), expected, "{object}");
+            assert_eq!(
+                &availability(gvr[0], gvr[1], gvr[2], &json!({}), object),
+                expected,
+                "{object}"
+            );
         }
     }
 
@@ -318,15 +354,102 @@ mod tests {
         }
     }
 
+    fn said(expression: &str) -> Value {
+        json!({"metadata": {"annotations": {AVAILABLE_WHEN: expression}}})
+    }
+
+    #[test]
+    fn a_manifest_says_when_its_object_is_available() {
+        let failed = |why: &str| Available::Failed {
+            error: format!("rollout.kubernetes-fleet.io/available-when: {why}"),
+        };
+        let ready = "self.status.phase == 'Ready'";
+        let phase = |phase: &str| object(&json!({}), &json!({"phase": phase}));
+        let rows = [
+            (ready, json!({"metadata": {}}), Available::NotYet),
+            (ready, object(&json!({}), &json!({})), failed("no such key: phase")),
+            (ready, phase("Waiting"), Available::NotYet),
+            (ready, phase("Ready"), Available::Available),
+            (
+                "object.status.phase",
+                phase("Ready"),
+                failed("it is a text, not true or false"),
+            ),
+            (
+                "self.status.phase = 'Ready'",
+                phase("Ready"),
+                failed("at 1:19: Syntax error: mismatched input '=' expecting <EOF>"),
+            ),
+            (
+                "",
+                phase("Ready"),
+                failed("at 1:1: Syntax error: mismatched input '<EOF>' expecting expression"),
+            ),
+        ];
+        for (expression, object, expected) in rows {
+            let shown = availability("e.com", "v1", "gadgets", &said(expression), &object);
+            assert_eq!(shown, expected, "{expression} of {object}");
+        }
+    }
+
+    #[test]
+    fn the_manifest_counts_and_not_what_is_on_the_member() {
+        let mut live = said("true");
+        live["metadata"]["generation"] = json!(1);
+        assert_eq!(
+            availability("e.com", "v1", "gadgets", &said("false"), &live),
+            Available::NotYet
+        );
+        assert_eq!(
+            availability("e.com", "v1", "gadgets", &json!({}), &said("false")),
+            Available::NotTrackable
+        );
+    }
+
+    #[test]
+    fn an_expression_comes_on_top_of_the_rule_of_its_kind() {
+        let of = |expression: &str, ready: i64| {
+            let status = json!({"observedGeneration": 2, "availableReplicas": ready, "updatedReplicas": 3});
+            let live = object(&json!({"replicas": 3}), &status);
+            availability("apps", "v1", "deployments", &said(expression), &live)
+        };
+        assert_eq!(of("true", 2), Available::NotYet);
+        assert_eq!(of("false", 3), Available::NotYet);
+        assert_eq!(of("true", 3), Available::Available);
+        assert!(matches!(of("self.nothing", 2), Available::Failed { .. }));
+        let config = availability("", "v1", "configmaps", &said("false"), &json!({}));
+        assert_eq!(config, Available::NotYet);
+    }
+
+    #[test]
+    fn a_status_of_an_older_generation_says_nothing() {
+        let of = |observed: Value| {
+            let live = object(&json!({}), &json!({"ready": true, "observedGeneration": observed}));
+            availability("e.com", "v1", "gadgets", &said("self.status.ready"), &live)
+        };
+        assert_eq!(of(json!(1)), Available::NotYet);
+        assert_eq!(of(json!(2)), Available::Available);
+        assert_eq!(of(json!("one")), Available::Available);
+    }
+
+    #[test]
+    fn nothing_is_asked_about_secrets() {
+        let secret = json!({"data": {"token": "YQ=="}});
+        for expression in ["self.data.token.startsWith('Y')", "true"] {
+            let shown = availability("", "v1", "secrets", &said(expression), &secret);
+            assert!(matches!(shown, Available::Failed { .. }), "{shown:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_object_is_too_odd(status in any_json(), spec in any_json()) {
             let odd = json!({"metadata": {"generation": 1}, "spec": spec, "status": status});
             for resource in ["deployments", "statefulsets", "daemonsets"] {
-                let _ = availability("apps", "v1", resource, &odd);
+                let _ = availability("apps", "v1", resource, &odd, &odd);
             }
-            let _ = availability("", "v1", "services", &odd);
-            let _ = availability("policy", "v1", "poddisruptionbudgets", &odd);
+            let _ = availability("", "v1", "services", &odd, &odd);
+            let _ = availability("policy", "v1", "poddisruptionbudgets", &odd, &odd);
         }
     }
 }
