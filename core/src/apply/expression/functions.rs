@@ -6,8 +6,8 @@ use cel::common::ast::{CallExpr, operators};
 
 use super::{
     Fault,
-    evaluate::{Budget, Outcome, weight},
-    term::{Term, are_comparable, equal, number, order},
+    budget::{Budget, weight},
+    term::{Outcome, Term, are_comparable, equal, number, order},
 };
 use crate::apply::json::whole;
 

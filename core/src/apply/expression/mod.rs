@@ -2,8 +2,9 @@
 //!
 //! A tenant writes it and the agent of every member evaluates it, so it must cost little whatever it says. Its length and
 //! shape are bounded before a parser sees it ([`parse`]), and each step of its evaluation is paid for out of a budget
-//! that also bounds the memory ([`evaluate`]). Nothing is copied out of the object.
+//! that also bounds the memory ([`budget`]). Nothing is copied out of the object.
 
+mod budget;
 mod evaluate;
 mod functions;
 mod parse;
@@ -16,7 +17,8 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use self::{
-    evaluate::{Budget, Scope, evaluate},
+    budget::Budget,
+    evaluate::{Scope, evaluate},
     term::Term,
 };
 

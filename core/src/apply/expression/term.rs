@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Fault,
-    evaluate::{Budget, weight},
+    budget::{Budget, weight},
 };
 
 /// A value.
@@ -97,6 +97,9 @@ impl<'a> Term<'a> {
         matches!(self, Self::Array(_) | Self::List(_))
     }
 }
+
+/// The value of a tree.
+pub(super) type Outcome<'a> = Result<Term<'a>, Fault>;
 
 /// Whether both are the same. Numbers are by their value, and values of different kinds never.
 pub(super) fn equal(budget: &mut Budget, a: &Term<'_>, b: &Term<'_>) -> Result<bool, Fault> {

@@ -214,38 +214,38 @@ fn sensible() -> BoxedStrategy<String> {
     let mut texts = pick(&["'a'", "''", "'ab'", "self.t", "self.list[1]"]);
     let mut lists = pick(&["[]", "[1, 2]", "self.list", "[x, 3]"]);
     for _ in 0..3 {
-        let (b, n, t, l) = (bools.clone(), numbers.clone(), texts.clone(), lists.clone());
+        let (yes, number, text, list) = (bools.clone(), numbers.clone(), texts.clone(), lists.clone());
         let fold = prop::sample::select(vec!["all", "exists", "exists_one"]);
         let order = prop::sample::select(vec!["==", "!=", "<", "<=", ">", ">="]);
         let both = prop::sample::select(vec!["&&", "||", "==", "!="]);
         let sum = prop::sample::select(vec!["+", "-", "*", "/", "%"]);
         let part = prop::sample::select(vec!["startsWith", "endsWith", "contains"]);
         bools = prop_oneof![
-            (b.clone(), both, b.clone()).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
-            (n.clone(), order.clone(), n.clone()).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
-            (t.clone(), order, t.clone()).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
-            (t.clone(), part, t.clone()).prop_map(|(a, name, b)| format!("{a}.{name}({b})")),
-            (l.clone(), fold, b.clone()).prop_map(|(a, name, b)| format!("{a}.{name}(x, {b})")),
-            (n.clone(), l.clone()).prop_map(|(a, b)| format!("({a} in {b})")),
-            b.clone().prop_map(|a| format!("!({a})")),
+            (yes.clone(), both, yes.clone()).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
+            (number.clone(), order.clone(), number.clone()).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
+            (text.clone(), order, text.clone()).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
+            (text.clone(), part, text.clone()).prop_map(|(a, name, b)| format!("{a}.{name}({b})")),
+            (list.clone(), fold, yes.clone()).prop_map(|(a, name, b)| format!("{a}.{name}(x, {b})")),
+            (number.clone(), list.clone()).prop_map(|(a, b)| format!("({a} in {b})")),
+            yes.clone().prop_map(|a| format!("!({a})")),
         ]
         .boxed();
         numbers = prop_oneof![
-            (n.clone(), sum, n.clone()).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
-            (b.clone(), n.clone(), n.clone()).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
-            (l.clone(), n.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
-            prop_oneof![t.clone(), l.clone()].prop_map(|a| format!("size({a})")),
+            (number.clone(), sum, number.clone()).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
+            (yes.clone(), number.clone(), number.clone()).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
+            (list.clone(), number.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
+            prop_oneof![text.clone(), list.clone()].prop_map(|a| format!("size({a})")),
         ]
         .boxed();
         texts = prop_oneof![
-            (t.clone(), t).prop_map(|(a, b)| format!("({a} + {b})")),
-            n.clone().prop_map(|a| format!("string({a})")),
+            (text.clone(), text).prop_map(|(a, b)| format!("({a} + {b})")),
+            number.clone().prop_map(|a| format!("string({a})")),
         ]
         .boxed();
         lists = prop_oneof![
-            (l.clone(), l.clone()).prop_map(|(a, b)| format!("({a} + {b})")),
-            (l.clone(), n).prop_map(|(a, b)| format!("{a}.map(x, {b})")),
-            (l, b).prop_map(|(a, b)| format!("{a}.filter(x, {b})")),
+            (list.clone(), list.clone()).prop_map(|(a, b)| format!("({a} + {b})")),
+            (list.clone(), number).prop_map(|(a, b)| format!("{a}.map(x, {b})")),
+            (list, yes).prop_map(|(a, b)| format!("{a}.filter(x, {b})")),
         ]
         .boxed();
     }
