@@ -1,13 +1,45 @@
-//! When an applied object is available: one rule per kind.
+//! When an applied object is available: one rule per kind, and what its manifest says itself.
 
-use fleet_api::conditions::manifest::Available;
+use fleet_api::{annotations::AVAILABLE_WHEN, conditions::manifest::Available};
 use serde_json::Value;
 
-use super::json::{at, generation, list, text};
+use super::{
+    expression::{self, Answer},
+    json::{at, generation, integer, list, text},
+};
 
 /// Whether `object`, as the API server returned it, is available. A kind without a rule is not trackable, which counts
 /// as available.
-pub fn availability(group: &str, version: &str, resource: &str, object: &Value) -> Available {
+///
+/// The manifest may say more with an expression in its annotation [`AVAILABLE_WHEN`]: the hub's word counts, not what
+/// somebody has made of the annotation on the member. It comes on top of the kind's rule, so that nobody who adds a check
+/// loses one, and it is what decides for kinds without a rule.
+pub fn availability(group: &str, version: &str, resource: &str, manifest: &Value, object: &Value) -> Available {
+    let of_kind = by_kind(group, version, resource, object);
+    let Some(expression) = at(manifest, &["metadata", "annotations", AVAILABLE_WHEN]).and_then(Value::as_str) else {
+        return of_kind;
+    };
+    // What a cluster puts into a Secret never leaves it, not even bit by bit.
+    let answer = match (group, resource) {
+        ("", "secrets") => Answer::Wrong("it is not asked about Secrets".to_owned()),
+        _ => expression::judge(expression, object),
+    };
+    match (answer, of_kind) {
+        (Answer::Wrong(why), _) => Available::Failed {
+            error: format!("{AVAILABLE_WHEN}: {why}"),
+        },
+        (_, not_yet @ (Available::NotYet | Available::Failed { .. })) => not_yet,
+        (Answer::Holds, Available::Available | Available::NotTrackable) => when(!is_behind(object)),
+        (Answer::DoesNot, Available::Available | Available::NotTrackable) => Available::NotYet,
+    }
+}
+
+/// Whether the status says that it speaks of an older generation: whatever an expression finds in it is no longer true.
+fn is_behind(object: &Value) -> bool {
+    integer(object, &["status", "observedGeneration"]).is_some_and(|observed| observed < generation(object))
+}
+
+fn by_kind(group: &str, version: &str, resource: &str, object: &Value) -> Available {
     let (noun, rule): (&str, Rule) = match (group, version, resource) {
         ("apps", "v1", "deployments") => ("deployment", deployment),
         ("apps", "v1", "statefulsets") => ("stateful set", stateful_set),
@@ -151,182 +183,4 @@ fn disruption_budget(object: &Value) -> Result<Available, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apply::merge::tests::any_json;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    #[track_caller]
-    fn assert_rows(gvr: [&str; 3], rows: &[(Value, Available)]) {
-        for (object, expected) in rows {
-            assert_eq!(&availability(gvr[0], gvr[1], gvr[2], object), expected, "{object}");
-        }
-    }
-
-    fn object(spec: &Value, status: &Value) -> Value {
-        json!({"metadata": {"generation": 2}, "spec": spec, "status": status})
-    }
-
-    #[test]
-    fn deployments() {
-        let status = |observed: i64, available: i64, updated: i64, unavailable: i64| {
-            json!({"observedGeneration": observed, "availableReplicas": available, "updatedReplicas": updated,
-                "unavailableReplicas": unavailable})
-        };
-        let three = json!({"replicas": 3});
-        assert_rows(
-            ["apps", "v1", "deployments"],
-            &[
-                (object(&three, &status(2, 3, 3, 0)), Available::Available),
-                (object(&three, &status(1, 3, 3, 0)), Available::NotYet),
-                (object(&three, &status(2, 2, 3, 1)), Available::NotYet),
-                (object(&three, &status(2, 3, 2, 0)), Available::NotYet),
-                (object(&three, &status(2, 3, 3, 1)), Available::NotYet),
-                (object(&json!({}), &status(2, 1, 1, 0)), Available::Available),
-                (
-                    object(&json!({"replicas": 0}), &json!({"observedGeneration": 2})),
-                    Available::Available,
-                ),
-                (object(&three, &Value::Null), Available::NotYet),
-                (
-                    object(&json!({"replicas": "x"}), &json!({})),
-                    Available::Failed {
-                        error: "failed to convert the unstructured object to a deployment: \
-                                spec.replicas is not an integer"
-                            .into(),
-                    },
-                ),
-            ],
-        );
-    }
-
-    #[test]
-    fn stateful_and_daemon_sets() {
-        let status = |available: i64, current: i64, revision: &str| {
-            json!({"observedGeneration": 2, "availableReplicas": available, "currentReplicas": current,
-                "updatedReplicas": 2, "currentRevision": revision, "updateRevision": "b"})
-        };
-        let two = json!({"replicas": 2});
-        assert_rows(
-            ["apps", "v1", "statefulsets"],
-            &[
-                (object(&two, &status(2, 2, "b")), Available::Available),
-                (object(&two, &status(1, 2, "b")), Available::NotYet),
-                (object(&two, &status(2, 1, "b")), Available::NotYet),
-                (object(&two, &status(2, 2, "a")), Available::NotYet),
-            ],
-        );
-        let status = |available: i64, updated: i64| {
-            json!({"observedGeneration": 2, "numberAvailable": available, "desiredNumberScheduled": 3,
-                "currentNumberScheduled": 3, "updatedNumberScheduled": updated})
-        };
-        assert_rows(
-            ["apps", "v1", "daemonsets"],
-            &[
-                (object(&json!({}), &status(3, 3)), Available::Available),
-                (object(&json!({}), &status(2, 3)), Available::NotYet),
-                (object(&json!({}), &status(3, 1)), Available::NotYet),
-            ],
-        );
-    }
-
-    #[test]
-    fn services() {
-        let ingress = |entry: Value| {
-            object(
-                &json!({"type": "LoadBalancer"}),
-                &json!({"loadBalancer": {"ingress": [entry]}}),
-            )
-        };
-        assert_rows(
-            ["", "v1", "services"],
-            &[
-                (
-                    object(&json!({"clusterIPs": ["10.0.0.1"]}), &json!({})),
-                    Available::Available,
-                ),
-                (
-                    object(&json!({"type": "ClusterIP", "clusterIPs": ["None"]}), &json!({})),
-                    Available::Available,
-                ),
-                (object(&json!({"type": "NodePort"}), &json!({})), Available::NotYet),
-                (ingress(json!({"hostname": "lb"})), Available::Available),
-                (ingress(json!({"ip": "1.2.3.4"})), Available::Available),
-                (ingress(json!({})), Available::NotYet),
-                (
-                    object(&json!({"type": "ExternalName"}), &json!({})),
-                    Available::NotTrackable,
-                ),
-            ],
-        );
-    }
-
-    #[test]
-    fn definitions_and_budgets() {
-        let crd = |established: &str, accepted: &str| {
-            object(
-                &json!({}),
-                &json!({"conditions": [
-                {"type": "Established", "status": established}, {"type": "NamesAccepted", "status": accepted}]}),
-            )
-        };
-        assert_rows(
-            ["apiextensions.k8s.io", "v1", "customresourcedefinitions"],
-            &[
-                (crd("True", "True"), Available::Available),
-                (crd("False", "True"), Available::NotYet),
-                (crd("True", "Unknown"), Available::NotYet),
-            ],
-        );
-        let budget = |allowed: i64, status: &str, reason: &str, observed: i64| {
-            object(
-                &json!({}),
-                &json!({"disruptionsAllowed": allowed, "conditions": [{
-                "type": "DisruptionAllowed", "status": status, "reason": reason, "observedGeneration": observed}]}),
-            )
-        };
-        assert_rows(
-            ["policy", "v1", "poddisruptionbudgets"],
-            &[
-                (budget(1, "True", "SufficientPods", 2), Available::Available),
-                (budget(0, "False", "InsufficientPods", 2), Available::Available),
-                (budget(1, "False", "InsufficientPods", 2), Available::NotYet),
-                (budget(0, "True", "SufficientPods", 2), Available::NotYet),
-                (budget(1, "True", "SufficientPods", 1), Available::NotYet),
-                (object(&json!({}), &json!({"disruptionsAllowed": 1})), Available::NotYet),
-            ],
-        );
-    }
-
-    #[test]
-    fn data_at_once_and_everything_else_untracked() {
-        for gvr in [
-            ["", "v1", "namespaces"],
-            ["storage.k8s.io", "v1", "csinodes"],
-            ["apps", "v1", "controllerrevisions"],
-        ] {
-            assert_rows(gvr, &[(json!({}), Available::Available)]);
-        }
-        for gvr in [
-            ["batch", "v1", "jobs"],
-            ["", "v1", "pods"],
-            ["apps", "v1beta1", "deployments"],
-            ["e.com", "v1", "x"],
-        ] {
-            assert_rows(gvr, &[(json!({}), Available::NotTrackable)]);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_object_is_too_odd(status in any_json(), spec in any_json()) {
-            let odd = json!({"metadata": {"generation": 1}, "spec": spec, "status": status});
-            for resource in ["deployments", "statefulsets", "daemonsets"] {
-                let _ = availability("apps", "v1", resource, &odd);
-            }
-            let _ = availability("", "v1", "services", &odd);
-            let _ = availability("policy", "v1", "poddisruptionbudgets", &odd);
-        }
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ pub mod compare;
 pub mod decide;
 pub mod deletion;
 pub mod diff;
+mod expression;
 pub mod identify;
 pub mod inventory;
 mod json;

@@ -7,6 +7,7 @@ mod ending;
 mod finalizers;
 mod gadgets;
 mod golden;
+mod health;
 mod metrics;
 mod own_agent;
 mod refused;

@@ -296,7 +296,7 @@ fn finish(job: &Job<'_>, so_far: Progress, verdict: Verdict) -> Done {
     let id = job.id;
     let available = live
         .filter(|_| verdict.is_applied())
-        .map(|live| availability(&id.group, &id.version, &id.resource, live));
+        .map(|live| availability(&id.group, &id.version, &id.resource, job.manifest, live));
     let contested = verdict.is_contested();
     let hold = so_far.overwrites.hold(job.generation, job.now).filter(|_| contested);
     let report_diff = job.strategy.type_ == ApplyStrategyType::ReportDiff;
