@@ -1,6 +1,7 @@
 //! `kubectl fleet plan`: what the hub would do with a placement, before anything is written. The decisions are the hub's own
 //! ([`fleet_core::plan`]); here their world is read, with what a file would change laid over it.
 
+mod asked;
 mod gather;
 mod kinds;
 mod known;
@@ -21,7 +22,7 @@ use fleet_api::{
     placement::{ClusterResourcePlacement, ClusterScoped, Namespaced, ResourcePlacement},
 };
 
-use self::{gather::Asked, left::Left, manifests::Manifests, show::Shown};
+use self::{asked::Asked, left::Left, manifests::Manifests, show::Shown};
 use crate::{
     clusters,
     exit::Exit,

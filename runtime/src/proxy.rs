@@ -177,13 +177,19 @@ mod tests {
             while !said.ends_with("\r\n\r\n") {
                 stream.read_line(&mut said).await.unwrap();
             }
-            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            // As in TLS, who has connected speaks first.
+            let mut passed_on = [0; 5];
+            stream.read_exact(&mut passed_on).await.unwrap();
+            stream.write_all(&passed_on).await.unwrap();
             said
         });
         let mut way = way(&format!("http://me:secret@{address}"), "");
         let stream = way.call("https://hub.example:8443".parse().unwrap()).await.unwrap();
+        let mut stream = stream.into_inner();
+        stream.write_all(b"hello").await.unwrap();
         let mut passed_on = [0; 5];
-        stream.into_inner().read_exact(&mut passed_on).await.unwrap();
+        stream.read_exact(&mut passed_on).await.unwrap();
         assert_eq!(&passed_on, b"hello");
         let said = proxy.await.unwrap();
         assert!(said.starts_with("CONNECT hub.example:8443 HTTP/1.1\r\n"), "{said}");

@@ -25,9 +25,10 @@ use kube::{
 };
 
 use super::{
+    asked::Asked,
     kinds::Kinds,
     known::Known,
-    manifests::{Manifests, Object, placement_scope},
+    manifests::{Object, placement_scope},
     read::{LARGE_PAGE, PAGE, find, list, may},
     runs::{WrittenRun, named_by_runs, strategy},
     selected,
@@ -40,16 +41,6 @@ const WITHOUT_POLICIES: &str = "whether the policy is new is not known";
 const WITHOUT_SNAPSHOTS: &str = "what clusters have is not known, so that all of it looks new";
 const WITHOUT_BINDINGS: &str = "which clusters have it is not known, so that they are picked as for a new placement";
 const WITHOUT_OVERRIDES: &str = "overrides are left out";
-
-/// What is asked.
-pub(in crate::plan) struct Asked<'a> {
-    pub(in crate::plan) key: &'a PlacementKey,
-    /// The namespace of objects that do not name one.
-    pub(in crate::plan) namespace: &'a str,
-    pub(in crate::plan) manifests: &'a Manifests,
-    pub(in crate::plan) strategy: Option<&'a str>,
-    pub(in crate::plan) index: Option<u64>,
-}
 
 /// Reads the world, lays the files over it, and plans.
 pub(in crate::plan) async fn plan<S: Scope>(client: &Client, asked: &Asked<'_>) -> Result<Shown> {

@@ -22,7 +22,7 @@ use kube::{
 };
 
 use super::{
-    gather::Asked,
+    asked::Asked,
     left::Left,
     manifests::Object,
     read::{PAGE, find, list},

@@ -150,6 +150,7 @@ impl Overview {
                 "HEALTH",
                 "HEARTBEAT",
                 "PLACED",
+                "AGENT",
                 "VERSION",
                 "NODES",
                 "CPU FREE",
@@ -169,7 +170,7 @@ impl Overview {
                 row.placed.to_string(),
             ];
             if style.wide {
-                cells.extend([row.version.clone(), row.nodes.clone()]);
+                cells.extend([row.agent.clone(), row.version.clone(), row.nodes.clone()]);
             }
             cells.extend([row.free_cpu.clone(), row.free_memory.clone()]);
             table.row(cells);

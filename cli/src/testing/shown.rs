@@ -232,7 +232,10 @@ pub(crate) fn hub() -> Server {
         ("west", "2026-01-02T11:40:00Z"),
     ] {
         server.put(&format!("{CLUSTERS}/{name}"), member(name, heartbeat));
-        let internal = json!({ "spec": { "state": "Join" } });
+        let versions = json!({
+            "kubernetes-fleet.io/member-agent-version": "0.1.0", "kubernetes-fleet.io/hub-agent-version": "0.1.0",
+        });
+        let internal = json!({ "metadata": { "annotations": versions }, "spec": { "state": "Join" } });
         let cluster_api = CLUSTERS.trim_end_matches("/memberclusters");
         server.put(
             &format!("{cluster_api}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"),
