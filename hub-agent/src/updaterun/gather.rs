@@ -19,7 +19,7 @@ use fleet_core::{
 use fleet_runtime::{Key, cache::Store};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
-    Resource as _, ResourceExt as _,
+    Resource, ResourceExt as _,
     core::object::{HasSpec as _, HasStatus as _},
 };
 
