@@ -1,5 +1,7 @@
 //! Clusters that have to wait until they may be started.
 
+use std::collections::BTreeMap;
+
 use fleet_api::conditions::update_run::Progressing;
 use jiff::Timestamp;
 
@@ -9,6 +11,8 @@ pub(super) struct Closed {
     pub(super) clusters: Vec<String>,
     /// When the first of them may be; none if that cannot be told.
     pub(super) next: Option<Timestamp>,
+    /// When clusters with this window of their own may be started, or why that cannot be read.
+    pub(super) asked: BTreeMap<Option<String>, Result<Option<Timestamp>, String>>,
 }
 
 impl Closed {

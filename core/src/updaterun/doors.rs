@@ -29,14 +29,19 @@ impl Pass<'_> {
             return Some(from);
         }
         let text = self.world.clusters.get(cluster).and_then(|facts| facts.window);
-        let own = match text.map(Windows::parse).transpose() {
-            Ok(own) => own,
+        // Many clusters have the same windows.
+        let known = self.closed.asked.entry(text.map(ToOwned::to_owned));
+        let next = known.or_insert_with(|| {
+            let own = text.map(Windows::parse).transpose()?;
+            Ok(window::next_open(self.options.windows.iter().chain(&own), from))
+        });
+        match next.clone() {
+            Ok(next) => next,
             Err(why) => {
                 self.tell_unreadable(cluster, why);
-                return None;
+                None
             }
-        };
-        window::next_open(self.options.windows.iter().chain(&own), from)
+        }
     }
 
     fn tell_unreadable(&mut self, cluster: &str, why: String) {

@@ -139,3 +139,34 @@ async fn what_the_webhook_would_have_refused_is_warned_about() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_an_unfinished_run_may_have_to_give_back_is_not_pruned() {
+    let server = Server::new();
+    let previous = json!({ "resourceSnapshotName": "web-0-snapshot", "clusterResourceOverrideSnapshots": ["wide-0"] });
+    let initialized = json!({ "type": "Initialized", "status": "True", "reason": "R", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let run = json!({
+        "spec": { "placementName": "web", "stagedRolloutStrategyName": "s", "state": "Run" },
+        "status": { "conditions": [initialized], "stagesStatus": [
+            { "stageName": "all", "clusters": [{ "clusterName": "east", "previous": previous }] },
+        ] },
+    });
+    let newest = |server: &Server| snapshots(server).into_iter().find(|(_, latest)| *latest);
+    server.put(OVERRIDE, json!({ "spec": rules("0") }));
+    let _running = agent(&server).await;
+    eventually("the first snapshot", || snapshots(&server).len() == 1).await;
+    server.put(
+        "/apis/placement.kubernetes-fleet.io/v1beta1/clusterstagedupdateruns/run",
+        run,
+    );
+    for edit in 1..14 {
+        server.edit(OVERRIDE, |object| object["spec"] = rules(&edit.to_string()));
+        let name = format!("wide-{edit}");
+        let made = || newest(&server).is_some_and(|(latest, _)| latest == name);
+        eventually(&name, made).await;
+    }
+    let has = |name: &str| snapshots(&server).iter().any(|(found, _)| found == name);
+    eventually("old ones are pruned", || !has("wide-1")).await;
+    assert!(has("wide-0"), "{:?}", snapshots(&server));
+}

@@ -17,14 +17,14 @@ impl Hub {
     async fn furnished() -> Self {
         let hub = Self::with_run().await;
         hub.finish().await;
-        hub.change("two");
-        hub
+        hub.change("two").await
     }
 
-    fn change(&self, version: &str) {
+    /// The watch of ConfigMaps is not there, so another process has to see it.
+    async fn change(self, version: &str) -> Self {
         let collection = "/api/v1/namespaces/app/configmaps";
         self.api.put(collection, config_map(version));
-        self.sync();
+        Self::start(self.api.clone()).await
     }
 
     /// Another run, with these settings.
@@ -87,6 +87,16 @@ impl Hub {
             self.turn(two_works_on).await;
         }
         panic!("{run} does not come to {type_name}={status}: {:?}", self.status_of(run));
+    }
+
+    async fn until_true(&self, what: &str, two_works_on: &[&str], holds: impl Fn() -> bool) {
+        for _ in 0..80 {
+            if holds() {
+                return;
+            }
+            self.turn(two_works_on).await;
+        }
+        panic!("it does not come to this: {what}");
     }
 
     fn status_of(&self, run: &str) -> UpdateRunStatus {
@@ -163,9 +173,8 @@ async fn killed_after_any_write_of_a_rollback_it_ends_the_same() {
                 let said = conditions::find(&status.conditions, "Progressing");
                 said.is_some_and(|said| said.reason == "UpdateRunRollingBack")
             };
-            while !rolls_back(&hub.status_of("bad")) {
-                hub.turn(&["a"]).await;
-            }
+            hub.until_true("a way back", &["a"], || rolls_back(&hub.status_of("bad")))
+                .await;
             // From the next write on nothing is stored any more; or one is, and its answer is lost.
             let fault = Fault::new("/apis/placement.", 500).writes().after(writes);
             hub.api.fail(if lost { fault.done_all_the_same() } else { fault });
@@ -185,9 +194,7 @@ async fn killed_after_any_write_of_a_rollback_it_ends_the_same() {
 async fn a_run_ends_only_when_its_version_is_marked_unless_that_is_forbidden() {
     let hub = Hub::furnished().await;
     hub.begin("bad", "Run", &BACK);
-    while hub.has("b").0 != "1" {
-        hub.turn(&["a"]).await;
-    }
+    hub.until_true("b has it", &["a"], || hub.has("b").0 == "1").await;
     hub.api.fail(Fault::new("clusterresourcesnapshots", 500).of("PATCH"));
     for _ in 0..30 {
         hub.turn(&["a"]).await;
@@ -205,9 +212,7 @@ async fn a_run_ends_only_when_its_version_is_marked_unless_that_is_forbidden() {
 
     let hub = Hub::furnished().await;
     hub.begin("bad", "Run", &BACK);
-    while hub.has("b").0 != "1" {
-        hub.turn(&["a"]).await;
-    }
+    hub.until_true("b has it", &["a"], || hub.has("b").0 == "1").await;
     hub.api.set_forbidden(Some("clusterresourcesnapshots"));
     hub.until("bad", "Succeeded", "False", &["a"]).await;
     assert_eq!(hub.marked("crp-1-snapshot"), None);
@@ -241,11 +246,10 @@ async fn what_a_run_may_have_to_give_back_is_not_pruned() {
     hub.api.put("clusterstagedupdatestrategies", strategy);
     hub.sync();
     hub.begin("bad", "Run", &[("on-failure", "Rollback")]);
-    while CLUSTERS.iter().any(|cluster| hub.has(cluster).0 != "1") {
-        hub.turn(&[]).await;
-    }
+    let all_have_it = || CLUSTERS.iter().all(|cluster| hub.has(cluster).0 == "1");
+    hub.until_true("all have it", &[], all_have_it).await;
     // Another run takes a snapshot of its own; nobody names the first one any more but the record of the bad run.
-    hub.change("three");
+    let hub = hub.change("three").await;
     hub.begin("next", "Initialize", &[]);
     hub.until("next", "Initialized", "True", &[]).await;
     let names = |hub: &Hub| {
