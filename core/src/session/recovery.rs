@@ -47,10 +47,8 @@ impl Recovery {
     /// Whether a member whose deletion was asked for at `asked` is not cleaned up after. Who asked for it after the hub
     /// agent noticed has said to go on: a member cannot stay by saying that the hub went back in time.
     pub fn holds_removal(&self, asked: Option<Timestamp>, now: Timestamp) -> bool {
-        self.is_held(now)
-            && !asked
-                .zip(self.went_back_at)
-                .is_some_and(|(asked, noticed)| asked >= noticed)
+        let both = asked.zip(self.went_back_at);
+        self.is_held(now) && both.is_none_or(|(asked, noticed)| asked < noticed)
     }
 }
 

@@ -259,6 +259,12 @@ mod tests {
     }
 
     #[test]
+    fn a_status_has_little_of_a_long_text() {
+        let (message, _) = line(&WorkFailure::Undecodable("x".repeat(1_300_000)));
+        assert!(message.len() < SHOWN_MAX + 256, "{} bytes", message.len());
+    }
+
+    #[test]
     fn duplicate_envelope_works_make_an_event() {
         let failure = WorkFailure::DuplicateEnvelope {
             envelope: "app/env".into(),
