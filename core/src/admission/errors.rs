@@ -84,7 +84,12 @@ impl fmt::Display for Errors {
     /// One as itself; several in brackets, none of them twice. Of very many the first, and how many more there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut seen = BTreeSet::new();
-        let distinct: Vec<&str> = self.kept.iter().map(String::as_str).filter(|e| seen.insert(*e)).collect();
+        let distinct: Vec<&str> = self
+            .kept
+            .iter()
+            .map(String::as_str)
+            .filter(|e| seen.insert(*e))
+            .collect();
         if let ([one], 0) = (distinct.as_slice(), self.further) {
             return f.write_str(&shortened(one));
         }
@@ -142,7 +147,10 @@ mod tests {
     fn of_very_many_the_first_are_kept_and_printed() {
         let many: Errors = (0..60_000).map(|i| format!("error {i}")).collect();
         let text = many.to_string();
-        assert!(text.starts_with("[error 0, error 1, ") && text.ends_with(", error 49, and 59950 more]"), "{text}");
+        assert!(
+            text.starts_with("[error 0, error 1, ") && text.ends_with(", error 49, and 59950 more]"),
+            "{text}"
+        );
         assert!(many.clone().beyond(&many).is_empty());
         let mut one_more = many.clone();
         one_more.push("x");

@@ -2,6 +2,7 @@
 //! with the arguments and environment that the charts give them. Members join by `kubectl fleet join`.
 
 pub mod chart;
+mod webhooks;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,7 @@ use crate::process::{Ready, Spec};
 use crate::wait;
 
 pub use chart::Chart;
+pub use webhooks::{until_served_under, webhook_address, with_webhooks, with_webhooks_and};
 
 /// Where both charts install.
 pub const NAMESPACE: &str = "fleet-system";
@@ -87,19 +89,7 @@ pub async fn start_hub_agent_with(
 ) -> Result<()> {
     let chart = Chart::new(helm, "hub-agent");
     let (advertised, webhooks) = (stable_port(fleet, "channel")?, stable_port(fleet, "webhook")?);
-    let values = json!({
-        "channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}},
-        // Concerns managed members only, of which a local fleet has none.
-        "denyModifyMemberClusterLabels": true,
-        // Scenarios about what is selected of workloads of the hub's own, and about who writes their status.
-        "hubWorkloadNamespaces": ["contents-*", "endpoints-*", "report-workload-*"],
-        // Most scenarios are about what becomes of an object, also of one that is refused at the door: see `with_webhooks`.
-        "enableWebhook": false,
-        // Off in a new release; a right that single scenarios need and others go without.
-        "reportBack": {"originalResource": true},
-    });
-    let values = fleet_api::patch::applied(values, further_values);
-    let rendered = chart.install(fleet, "hub", &values).await?;
+    let rendered = chart.install(fleet, "hub", &hub_values(fleet, further_values)?).await?;
     let (health, metrics) = (ports::free_port()?, ports::free_port()?);
     std::fs::write(port_file(fleet, process, "metrics"), metrics.to_string())?;
     // The first replica serves at the advertised address; others at an address of their own.
@@ -138,6 +128,23 @@ pub async fn start_hub_agent_with(
         .await
 }
 
+/// The values of the hub's chart that a local fleet needs, and further ones.
+pub fn hub_values(fleet: &Fleet, further: &Value) -> Result<Value> {
+    let advertised = stable_port(fleet, "channel")?;
+    let values = json!({
+        "channel": {"advertiseAddress": format!("127.0.0.1:{advertised}"), "service": {"type": "ClusterIP"}},
+        // Concerns managed members only, of which a local fleet has none.
+        "denyModifyMemberClusterLabels": true,
+        // Scenarios about what is selected of workloads of the hub's own, and about who writes their status.
+        "hubWorkloadNamespaces": ["contents-*", "endpoints-*", "report-workload-*"],
+        // Most scenarios are about what becomes of an object, also of one that is refused at the door: see `with_webhooks`.
+        "enableWebhook": false,
+        // Off in a new release; a right that single scenarios need and others go without.
+        "reportBack": {"originalResource": true},
+    });
+    Ok(fleet_api::patch::applied(values, further))
+}
+
 /// Tells a story with a hub agent that has further flags. Afterwards it is as it was.
 pub async fn with_hub_flags(
     fleet: &Fleet,
@@ -161,38 +168,6 @@ pub async fn with_hub_values(
     let outcome = story().await;
     fleet.stop_process(HUB_AGENT).await?;
     start_hub_agent(fleet, &helm, HUB_AGENT, &[]).await?;
-    outcome
-}
-
-/// Tells a story with a hub agent that serves webhooks, as it does by default elsewhere. Afterwards there are none.
-pub async fn with_webhooks(fleet: &Fleet, story: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
-    with_webhooks_and(fleet, &[""; 0], story).await
-}
-
-/// The same with further flags.
-pub async fn with_webhooks_and(
-    fleet: &Fleet,
-    flags: &[impl AsRef<str>],
-    story: impl AsyncFnOnce() -> Result<()>,
-) -> Result<()> {
-    let kubectl = fleet.kubectl("hub")?;
-    // What the chart installs in their place, and installs again with the agent that comes after.
-    let instead = [
-        "delete",
-        "validatingadmissionpolicybinding",
-        "fleet-override",
-        "--ignore-not-found",
-    ];
-    kubectl.ok(&instead).await?;
-    let outcome = with_hub_values(fleet, &json!({"enableWebhook": true}), flags, story).await;
-    let gone = [
-        "wait",
-        "--for=delete",
-        "--timeout=60s",
-        "validatingwebhookconfiguration/fleet-validating-webhook-configuration",
-        "mutatingwebhookconfiguration/fleet-mutating-webhook-configuration",
-    ];
-    kubectl.ok(&gone).await?;
     outcome
 }
 

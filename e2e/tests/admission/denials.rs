@@ -9,10 +9,18 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{ClusterResourcePlacement, ResourcePlacement};
 use fleet_e2e::agents::with_webhooks;
 use fleet_e2e::harness::{Ctx, scenario};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use fleet_e2e::wait;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 const GROUP: &str = "placement.kubernetes-fleet.io";
+
+fn dry() -> PostParams {
+    PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    }
+}
 
 /// Sends an object as a dry run; what the API server says against it.
 async fn refusal(
@@ -38,11 +46,7 @@ async fn refusal(
     let object = serde_json::from_value(json!({
         "apiVersion": resource.api_version, "kind": kind, "metadata": {"name": ctx.name("o")}, "spec": spec,
     }))?;
-    let dry = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    match api.create(&dry, &object).await {
+    match api.create(&dry(), &object).await {
         Ok(_) => Ok(None),
         Err(kube::Error::Api(status)) => Ok(Some(status.message)),
         Err(error) => Err(error.into()),
@@ -79,9 +83,88 @@ fn properties(requirements: &[(&str, &str)]) -> Value {
     required(json!({"propertySelector": {"matchExpressions": all}}))
 }
 
-/// What passes the schema and is refused, and how.
-fn placements() -> Vec<(Value, &'static str)> {
+/// What a policy may not require or prefer, and how that is refused.
+fn terms() -> Vec<(Value, &'static str)> {
     let sorter = |name: &str| json!({"propertySorter": {"name": name, "sortOrder": "Ascending"}});
+    let named = |name: &str| {
+        required(json!({"propertySelector": {"matchExpressions": [{"name": name, "operator": "Ge", "values": ["1"]}]}}))
+    };
+    vec![
+        (
+            required(sorter("p")),
+            "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity",
+        ),
+        (
+            preferred(json!({"propertySelector": {"matchExpressions": []}})),
+            "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity",
+        ),
+        (
+            preferred(sorter("a b")),
+            "is invalid: property name a b is not valid: name part must consist of",
+        ),
+        (
+            preferred(json!({"labelSelector": {"matchLabels": {"a": "b c"}}})),
+            "the labelSelector in preferred cluster selector &LabelSelector{MatchLabels:map[string]string{a: b c,}",
+        ),
+        (
+            required(json!({"labelSelector": {"matchLabels": {"a": "é"}}})),
+            "the labelSelector in cluster selector &LabelSelector{MatchLabels:map[string]string{a: é,}",
+        ),
+        (
+            required(
+                json!({"propertySelector": {"matchExpressions": [{"name": "p", "operator": "Ge", "values": []}]}}),
+            ),
+            "invalid requirement on property p: operator Ge requires exactly one value, got 0",
+        ),
+        (
+            named("resources.kubernetes-fleet.io/cpu"),
+            "expected format is [PREFIX]/[CAPACITY_TYPE]-[RESOURCE_NAME]",
+        ),
+        (
+            named("resources.kubernetes-fleet.io/free-cpu"),
+            "supported values are [allocatable available total]",
+        ),
+        (
+            named("-/a"),
+            "property name first segment - is not valid: it is neither a valid DNS subdomain",
+        ),
+        (
+            named("a/b//c"),
+            "property name segment  is not valid: name part must be non-empty",
+        ),
+        (
+            properties(&[("Eq", "1"), ("Eq", "2")]),
+            "inconsistent requirements on property p: conflicting Eq values 1 and 2",
+        ),
+        (
+            properties(&[("Gt", "1"), ("Eq", "1")]),
+            "eq value 1 violates lower bound 1",
+        ),
+        (
+            properties(&[("About", "1")]),
+            "invalid requirement on property p: unsupported operator About",
+        ),
+        (
+            properties(&[("Eq", "big")]),
+            "invalid requirement on property p: value \"big\" is not a valid resource.Quantity",
+        ),
+        (
+            properties(&[("Eq", "1000m"), ("Ne", "1")]),
+            "conflicting Eq and Ne on same value 1",
+        ),
+        (
+            properties(&[("Gt", "10"), ("Le", "10")]),
+            "lower bound (10) and upper bound (10) exclude all values",
+        ),
+        (
+            properties(&[("Lt", "1024"), ("Eq", "1Ki")]),
+            "eq value 1Ki violates upper bound 1024",
+        ),
+    ]
+}
+
+/// What else passes the schema and is refused, and how.
+fn placements() -> Vec<(Value, &'static str)> {
     let strategy = |strategy: Value| json!({"resourceSelectors": [role()], "strategy": strategy});
     let kind =
         |group: &str, kind: &str| json!({"resourceSelectors": [{"group": group, "version": "v1", "kind": kind}]});
@@ -109,6 +192,10 @@ fn placements() -> Vec<(Value, &'static str)> {
             "PickFixed cluster name A is not a valid member name: a lowercase RFC 1123 subdomain",
         ),
         (
+            placing(json!({"placementType": "PickFixed", "clusterNames": ["x".repeat(64)]})),
+            "cannot have length exceeding 63",
+        ),
+        (
             placing(
                 json!({"affinity": {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
                 {"weight": 1, "preference": {}}]}}}),
@@ -116,40 +203,12 @@ fn placements() -> Vec<(Value, &'static str)> {
             "PreferredDuringSchedulingIgnoredDuringExecution will be ignored for placement policy type PickAll",
         ),
         (
-            required(sorter("p")),
-            "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity",
-        ),
-        (
-            preferred(json!({"propertySelector": {"matchExpressions": []}})),
-            "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity",
-        ),
-        (
-            preferred(sorter("a b")),
-            "is invalid: property name a b is not valid: name part must consist of",
-        ),
-        (
-            properties(&[("About", "1")]),
-            "invalid requirement on property p: unsupported operator About",
-        ),
-        (
-            properties(&[("Eq", "big")]),
-            "invalid requirement on property p: value \"big\" is not a valid resource.Quantity",
-        ),
-        (
-            properties(&[("Eq", "1000m"), ("Ne", "1")]),
-            "conflicting Eq and Ne on same value 1",
-        ),
-        (
-            properties(&[("Gt", "10"), ("Le", "10")]),
-            "lower bound (10) and upper bound (10) exclude all values",
-        ),
-        (
-            properties(&[("Lt", "1024"), ("Eq", "1Ki")]),
-            "eq value 1Ki violates upper bound 1024",
-        ),
-        (
             placing(json!({"tolerations": [{"key": "a b", "operator": "Exists"}, {"key": "a", "value": "b c"}]})),
             "[invalid toleration key {Key:a b Operator:Exists Value: Effect:}: name part",
+        ),
+        (
+            placing(json!({"tolerations": [{"key": "a", "value": "b c"}]})),
+            "invalid toleration value {Key:a Operator:Equal Value:b c Effect:}: a valid label must be",
         ),
         (
             placing(json!({"tolerations": [{"key": "a"}, {"key": "a"}]})),
@@ -184,6 +243,9 @@ fn overrides() -> Vec<(Value, &'static str)> {
     let patch = |path: &str| overriding(json!([role()]), json!([{"op": "add", "path": path, "value": 1}]));
     let mut term = overriding(json!([role()]), good.clone());
     term["policy"]["overrideRules"][0]["clusterSelector"]["clusterSelectorTerms"] = json!([{}]);
+    let mut sorted = term.clone();
+    sorted["policy"]["overrideRules"][0]["clusterSelector"]["clusterSelectorTerms"] =
+        json!([{"labelSelector": {}, "propertySorter": {"name": "p", "sortOrder": "Ascending"}}]);
     let mut deleting = overriding(json!([role()]), good.clone());
     deleting["policy"]["overrideRules"][0]["overrideType"] = json!("Delete");
     vec![
@@ -200,6 +262,11 @@ fn overrides() -> Vec<(Value, &'static str)> {
             "SelectionScope:NamespaceWithResources} already exists, and must be unique",
         ),
         (term, "labelSelector is required"),
+        (sorted, "only labelSelector is supported"),
+        (
+            overriding(json!([role()]), json!([])),
+            "invalid JSONPatchOverrides: JSONPatchOverrides cannot be empty",
+        ),
         (
             deleting,
             "JSONPatchOverrides cannot be set when the override type is Delete",
@@ -247,6 +314,7 @@ fn each_denial_comes_through_the_api_server_in_both_versions() {
         with_webhooks(ctx.fleet(), async || {
             let hook = "fleet.clusterresourceplacementv1beta1.validating";
             check(&ctx, hook, "ClusterResourcePlacement", None, &placements()).await?;
+            check(&ctx, hook, "ClusterResourcePlacement", None, &terms()).await?;
             let hook = "fleet.clusterresourceoverride.validating";
             check(&ctx, hook, "ClusterResourceOverride", None, &overrides()).await?;
             let rows = [(
@@ -275,14 +343,15 @@ fn each_denial_comes_through_the_api_server_in_both_versions() {
                 &rows,
             )
             .await?;
-            others(&ctx).await
+            extremes(&ctx).await?;
+            others(&ctx, &namespace).await
         })
         .await
     });
 }
 
 /// Evictions, budgets, and overrides of what others override.
-async fn others(ctx: &Ctx) -> Result<()> {
+async fn others(ctx: &Ctx, namespace: &str) -> Result<()> {
     let place = async |word: &str, policy: Value| -> Result<String> {
         let spec = json!({"resourceSelectors": [role()], "policy": policy});
         let crp = json!({"metadata": {"name": ctx.name(word)}, "spec": spec});
@@ -292,26 +361,41 @@ async fn others(ctx: &Ctx) -> Result<()> {
     };
     let fixed = place("fixed", json!({"placementType": "PickFixed"})).await?;
     place("o", json!({})).await?;
-    let rows = [(
-        json!({"placementName": fixed, "clusterName": "c"}),
-        "cluster resource placement policy type PickFixed is not supported",
-    )];
-    let only = |kind: &str, says: &str, message: Option<String>| {
-        let message = message.unwrap_or_default();
-        ensure!(message.contains(says), "{kind}: {message}");
-        anyhow::Ok(())
-    };
-    for (spec, says) in rows {
-        let kind = "ClusterResourcePlacementEviction";
-        only(kind, says, refusal(ctx, "v1beta1", kind, None, &spec).await?)?;
-    }
-    let kind = "ClusterResourcePlacementDisruptionBudget";
-    let says = "cluster resource placement policy type PickAll is not supported with any specified max unavailable 1";
-    only(
-        kind,
-        says,
-        refusal(ctx, "v1beta1", kind, None, &json!({"maxUnavailable": 1})).await?,
-    )?;
+    let going = place("going", json!({})).await?;
+    let crps = Api::<ClusterResourcePlacement>::all(ctx.hub().await?);
+    let hold = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    crps.patch(&going, &PatchParams::default(), &Patch::Merge(hold)).await?;
+    crps.delete(&going, &DeleteParams::default()).await?;
+    let deleting = |found: &ClusterResourcePlacement| found.metadata.deletion_timestamp.is_some();
+    wait::until_present(crps.clone(), &going, "is being deleted", deleting).await?;
+    let about = |placement: &str| json!({"placementName": placement, "clusterName": "c"});
+    let is_going = format!("cluster resource placement {going} is being deleted");
+    let rows = [
+        (
+            about(&fixed),
+            "cluster resource placement policy type PickFixed is not supported",
+        ),
+        (about(&going), &is_going),
+    ];
+    let hook = "fleet.clusterresourceplacementeviction.validating";
+    until_refused(ctx, "ClusterResourcePlacementEviction", &about(&going)).await?;
+    let outcome = check(ctx, hook, "ClusterResourcePlacementEviction", None, &rows).await;
+    let let_go = json!({"metadata": {"finalizers": null}});
+    crps.patch(&going, &PatchParams::default(), &Patch::Merge(let_go))
+        .await?;
+    outcome?;
+    let rows = [
+        (
+            json!({"maxUnavailable": 1}),
+            "cluster resource placement policy type PickAll is not supported with any specified max unavailable 1",
+        ),
+        (
+            json!({"minAvailable": "50%"}),
+            "cluster resource placement policy type PickAll is not supported with min available as a percentage 50%",
+        ),
+    ];
+    let hook = "fleet.clusterresourceplacementdisruptionbudget.validating";
+    check(ctx, hook, "ClusterResourcePlacementDisruptionBudget", None, &rows).await?;
 
     let good = json!([{"op": "add", "path": "/metadata/labels/a", "value": "b"}]);
     let spec = overriding(json!([role()]), good);
@@ -323,11 +407,64 @@ async fn others(ctx: &Ctx) -> Result<()> {
         ctx.name("o"),
         ctx.name("first")
     );
-    only(
-        "override",
-        &says,
-        refusal(ctx, "v1", "ClusterResourceOverride", None, &spec).await?,
-    )
+    let hook = "fleet.clusterresourceoverride.validating";
+    check(ctx, hook, "ClusterResourceOverride", None, &[(spec, &says)]).await?;
+    let map = json!({"group": "", "version": "v1", "kind": "ConfigMap", "name": "m"});
+    let spec = json!({"resourceSelectors": [map], "policy": spec_of_rules()});
+    let one = json!({"metadata": {"name": ctx.name("first")}, "spec": spec});
+    ctx.create_in::<fleet_api::placement::ResourceOverride>("hub", namespace, serde_json::from_value(one)?)
+        .await?;
+    let hook = "fleet.resourceoverride.validating";
+    check(ctx, hook, "ResourceOverride", Some(namespace), &[(spec, &says)]).await
+}
+
+/// Waits until the agent knows what the rest needs.
+async fn until_refused(ctx: &Ctx, kind: &str, spec: &Value) -> Result<()> {
+    let refused = async {
+        while refusal(ctx, "v1beta1", kind, None, spec).await?.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        Ok(())
+    };
+    let refused = tokio::time::timeout(wait::PATIENCE, refused).await;
+    refused.with_context(|| format!("{kind} is let in: {spec}"))?
+}
+
+fn spec_of_rules() -> Value {
+    json!({"overrideRules": [{"clusterSelector": {"clusterSelectorTerms": []},
+        "jsonPatchOverrides": [{"op": "add", "path": "/metadata/labels/a", "value": "b"}]}]})
+}
+
+/// The longest that fits, and a name that is too long.
+async fn extremes(ctx: &Ctx) -> Result<()> {
+    let requirement = |n: usize| json!({"name": format!("p{n}"), "operator": "Eq", "values": ["1"]});
+    let many: Vec<_> = (0..20_000).map(requirement).collect();
+    let long = required(json!({"propertySelector": {"matchExpressions": many}}));
+    let kind = "ClusterResourcePlacement";
+    ensure!(
+        refusal(ctx, "v1beta1", kind, None, &long).await?.is_none(),
+        "it is long, and right"
+    );
+    let odd = |n: usize| json!({"name": format!("é{n}"), "operator": "Eq", "values": ["1"]});
+    let many: Vec<_> = (0..20_000).map(odd).collect();
+    let long = required(json!({"propertySelector": {"matchExpressions": many}}));
+    let said = refusal(ctx, "v1beta1", kind, None, &long).await?.unwrap_or_default();
+    ensure!(
+        said.contains("invalid property name é0: ") && said.contains("and 19950 more") && said.len() < 64 * 1024,
+        "{} bytes: {}",
+        said.len(),
+        said.chars().take(1000).collect::<String>()
+    );
+    let name = format!("{:x<64}", ctx.name("long-"));
+    let named = json!({"metadata": {"name": name}, "spec": placing(json!({}))});
+    let crps = Api::<ClusterResourcePlacement>::all(ctx.hub().await?);
+    let answer = crps.create(&dry(), &serde_json::from_value(named)?).await;
+    let said = answer.err().context("it was let in")?.to_string();
+    ensure!(
+        said.contains("the name field cannot have length exceeding 63"),
+        "{said}"
+    );
+    Ok(())
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::{ClusterResourcePlacement, ClusterResourcePlacementEviction};
-use fleet_e2e::agents::{HUB_AGENT, NAMESPACE, with_webhooks};
+use fleet_e2e::agents::{self, HUB_AGENT, NAMESPACE, with_webhooks};
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::wait;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -97,7 +97,6 @@ pub(crate) fn field(secret: &Secret, name: &str) -> Vec<u8> {
 /// A new leaf, then a new CA too.
 async fn renew(ctx: &Ctx, sent: &watch::Sender<usize>) -> Result<()> {
     let secrets = Api::<Secret>::namespaced(ctx.hub().await?, NAMESPACE);
-    let log = ctx.fleet().log_path(HUB_AGENT);
     let first = secrets.get(SECRET).await?;
     let damaged = json!({"stringData": {"tls.crt": "garbage"}});
     secrets
@@ -137,7 +136,7 @@ async fn renew(ctx: &Ctx, sent: &watch::Sender<usize>) -> Result<()> {
         },
     )
     .await?;
-    wait::until_log(&log, "Serving a new webhook certificate").await?;
+    agents::until_served_under(&agents::webhook_address(ctx.fleet())?, &field(&third, "ca.crt")).await?;
     // Under the new one, too.
     let before = *sent.borrow();
     let mut counted = sent.subscribe();

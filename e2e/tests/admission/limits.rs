@@ -93,12 +93,19 @@ const JUDGED: [(&str, &str); 6] = [
     ),
 ];
 
-/// All objects in the YAML files of a folder and of those in it.
+/// All objects in the YAML files of a folder and of those in it, and in the YAML of the guides there.
 fn objects(folder: &Path, found: &mut Vec<(String, Value)>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
             objects(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let text = fs::read_to_string(&path)?;
+            let blocks = text.split("```yaml\n").skip(1);
+            let yaml = blocks.filter_map(|block| block.split("```").next());
+            // Fragments need not be whole documents.
+            let parsed = yaml.filter_map(|yaml| serde_saphyr::from_slice_multiple::<Value>(yaml.as_bytes()).ok());
+            found.extend(parsed.flatten().map(|object| (path.display().to_string(), object)));
         } else if path.extension().is_some_and(|extension| extension == "yaml") {
             let text = fs::read(&path)?;
             let all: Vec<Value> =
@@ -114,10 +121,7 @@ fn every_example_is_let_in_in_both_versions() {
     scenario("accepted", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         let mut examples = Vec::new();
-        objects(
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples"),
-            &mut examples,
-        )?;
+        objects(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"), &mut examples)?;
         with_webhooks(ctx.fleet(), async || {
             let mut judged = 0;
             for (file, example) in &examples {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::ClusterResourcePlacement;
-use fleet_e2e::agents::{self, HUB_AGENT, NAMESPACE, with_webhooks_and};
+use fleet_e2e::agents::{self, NAMESPACE, with_webhooks_and};
 use fleet_e2e::cluster::ports;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::{binaries, wait};
@@ -48,7 +48,7 @@ fn a_replica_that_does_not_lead_answers_while_certificates_are_renewed() {
             ];
             let (helm, values) = (binaries::find_or_build_helm().await?, json!({"enableWebhook": true}));
             agents::start_hub_agent_with(fleet, &helm, &second, &values, &further).await?;
-            let outcome = story(&ctx, &second).await;
+            let outcome = story(&ctx, &address).await;
             fleet.stop_process(&second).await?;
             outcome
         })
@@ -85,7 +85,7 @@ async fn story(ctx: &Ctx, second: &str) -> Result<()> {
     Ok(())
 }
 
-/// The Secret that both share is damaged, then deleted: both serve what the leader makes.
+/// The Secret that both share is damaged, then deleted: both, the other one at this address, serve what the leader makes.
 async fn renew(ctx: &Ctx, second: &str) -> Result<()> {
     let secrets = Api::<Secret>::namespaced(ctx.hub().await?, NAMESPACE);
     let first = secrets.get(SECRET).await?;
@@ -97,10 +97,9 @@ async fn renew(ctx: &Ctx, second: &str) -> Result<()> {
     };
     wait::until_present(secrets.clone(), SECRET, "renewed", |secret| another(secret, "tls.crt")).await?;
     secrets.delete(SECRET, &DeleteParams::default()).await?;
-    wait::until_present(secrets, SECRET, "made anew", |secret| another(secret, "ca.crt")).await?;
-    for process in [HUB_AGENT, second] {
-        let log = ctx.fleet().log_path(process);
-        wait::until_log(&log, "Serving a new webhook certificate").await?;
+    let last = wait::until_present(secrets, SECRET, "made anew", |secret| another(secret, "ca.crt")).await?;
+    for address in [&*agents::webhook_address(ctx.fleet())?, second] {
+        agents::until_served_under(address, &field(&last, "ca.crt")).await?;
     }
     Ok(())
 }

@@ -118,7 +118,7 @@ async fn attend(
         async move {
             let answer = timeout(REQUEST_TIMEOUT, shared.respond(request, &caller)).await;
             let answer = answer.unwrap_or_else(|_| Err(late("the request took too long\n")));
-            Ok::<_, Infallible>(answer.unwrap_or_else(|refusal| refusal))
+            Ok::<_, Infallible>(answer.unwrap_or_else(Refusal::answer))
         }
     });
     let mut connection = std::pin::pin!(
@@ -138,7 +138,20 @@ async fn attend(
 }
 
 /// What is answered to whoever asks for something else, or in another way, than the API server.
-type Refusal = Response<Full<Bytes>>;
+struct Refusal(StatusCode, String);
+
+impl Refusal {
+    fn new(status: StatusCode, words: &str) -> Self {
+        Self(status, words.to_owned())
+    }
+
+    fn answer(self) -> Response<Full<Bytes>> {
+        let Self(status, words) = self;
+        let mut response = Response::new(Full::from(words));
+        *response.status_mut() = status;
+        response
+    }
+}
 
 impl Shared {
     async fn respond(&self, request: Request<Incoming>, caller: &Caller) -> Result<Response<Full<Bytes>>, Refusal> {
@@ -152,7 +165,7 @@ impl Shared {
             return Err(text(StatusCode::PAYLOAD_TOO_LARGE, words));
         };
         let (version, request) =
-            review::read(&body).map_err(|why| text(StatusCode::BAD_REQUEST, &format!("{why}\n")))?;
+            review::read(&body).map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, &format!("{why}\n")))?;
         let answer = self.judge.answer(hook, &request).await;
         if let review::Answer::Failed(_, why) = &answer {
             tracing::info!(webhook = hook.name(), why, "A request could not be judged");
@@ -167,15 +180,21 @@ impl Shared {
 
 fn asked(request: &Request<Incoming>) -> Result<Hook, Refusal> {
     let Some(hook) = Hook::at(request.uri().path()) else {
-        return Err(text(StatusCode::NOT_FOUND, "there is no webhook at this path\n"));
+        return Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "there is no webhook at this path\n",
+        ));
     };
     if request.method() != Method::POST {
-        return Err(text(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST\n"));
+        return Err(Refusal::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "webhooks are asked by POST\n",
+        ));
     }
     let is_json = |value: &http::HeaderValue| value.as_bytes().starts_with(b"application/json");
     if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
         let words = "an AdmissionReview is application/json\n";
-        return Err(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
     Ok(hook)
 }
@@ -184,18 +203,18 @@ fn asked(request: &Request<Incoming>) -> Result<Hook, Refusal> {
 async fn read(mut body: Incoming, paid: &mut Paid) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| text(StatusCode::BAD_REQUEST, "the body ended early\n"))?;
+        let frame = frame.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body ended early\n"))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = bytes.len() + data.len();
         if length > BODY_MAX {
-            return Err(text(
+            return Err(Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the AdmissionReview is too large\n",
             ));
         }
         if !paid.covers(length) {
             let words = "too many large requests at one time\n";
-            return Err(text(StatusCode::SERVICE_UNAVAILABLE, words));
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words));
         }
         bytes.extend_from_slice(&data);
     }
@@ -203,11 +222,5 @@ async fn read(mut body: Incoming, paid: &mut Paid) -> Result<Vec<u8>, Refusal> {
 }
 
 fn late(words: &str) -> Refusal {
-    text(StatusCode::REQUEST_TIMEOUT, words)
-}
-
-fn text(status: StatusCode, words: &str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(words.to_owned()));
-    *response.status_mut() = status;
-    response
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, words)
 }

@@ -92,6 +92,10 @@ impl Webhooks {
     }
 
     async fn connect_from(&self, source: &str) -> TlsStream<TcpStream> {
+        self.try_connect(source).await.unwrap()
+    }
+
+    async fn try_connect(&self, source: &str) -> std::io::Result<TlsStream<TcpStream>> {
         let config = ClientConfig::builder()
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
@@ -102,7 +106,6 @@ impl Webhooks {
         TlsConnector::from(std::sync::Arc::new(config))
             .connect(name, stream)
             .await
-            .unwrap()
     }
 
     /// Status and body.

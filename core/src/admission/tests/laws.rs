@@ -1,4 +1,6 @@
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 
 use std::collections::BTreeMap;
 
@@ -235,6 +237,18 @@ proptest! {
             prop_assert!(!failed.cause.starts_with("cannot override"), "{path}: {}", failed.cause);
         }
     }
+}
+
+/// Laws about what passes say little where nothing does.
+#[test]
+fn enough_of_what_is_tried_passes() {
+    let mut runner = TestRunner::deterministic();
+    let mut is_good = || {
+        let tried = specs().new_tree(&mut runner).expect("a placement").current();
+        created(&tried).is_allowed()
+    };
+    let passed = (0..200).filter(|_| is_good()).count();
+    assert!(passed > 20, "{passed} of 200");
 }
 
 #[test]

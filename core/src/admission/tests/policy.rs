@@ -1,3 +1,4 @@
+use super::super::policy as rules;
 use super::*;
 
 #[test]
@@ -272,22 +273,35 @@ fn tolerations_are_refused_with_what_is_wrong_with_each() {
 }
 
 #[test]
-fn the_longest_lists_are_judged_at_once_and_answered_in_few_words() {
-    let started = std::time::Instant::now();
-    // As many as fit into a request.
-    let same = json!({"name": "aaaa", "operator": "Eq", "values": ["1"]});
-    let good = properties(&Value::Array(vec![same; 60_000]));
-    assert!(created(&with_policy(&good)).is_allowed());
-    let others = (0..60_000).map(|i| json!({"name": format!("p{i}"), "operator": "Eq", "values": ["1"]}));
-    assert!(created(&with_policy(&properties(&others.collect()))).is_allowed());
+fn the_longest_lists_are_judged_in_one_pass() {
+    // The shortest of some times, so that nothing else on the machine counts.
+    let took = |n: usize| {
+        let all = (0..n).map(|i| json!({"name": format!("p{i}"), "operator": "Eq", "values": ["1"]}));
+        let policy = serde_json::from_value(properties(&all.collect())).expect("a policy");
+        let once = || {
+            let started = std::time::Instant::now();
+            assert!(rules::policy(&policy).is_empty());
+            started.elapsed()
+        };
+        (0..5).map(|_| once()).min().unwrap_or_default()
+    };
+    let (few, many) = (took(4_000), took(16_000));
+    assert!(many < few * 9, "{many:?} for four times as many as took {few:?}");
+}
+
+#[test]
+fn the_longest_lists_are_refused_in_few_words() {
     let bad = |first: &str| {
-        let all = (0..60_000).map(|i| json!({"name": format!("{first} é{i}"), "operator": "", "values": []}));
+        let all = (0..20_000).map(|i| json!({"name": format!("{first} é{i}"), "operator": "", "values": []}));
         with_policy(&properties(&all.collect()))
     };
     let (old, new) = (bad("a"), bad("b"));
     let said = created(&new);
-    assert!(!said.is_allowed() && said.message().len() < 64 * 1024, "{}", said.message().len());
+    assert!(
+        !said.is_allowed() && said.message().len() < 64 * 1024,
+        "{}",
+        said.message().len()
+    );
     assert!(!changed(&old, &new).is_allowed());
     assert!(changed(&old, &old).is_allowed());
-    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
