@@ -30,8 +30,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Nobody waits longer for one answer: it is asked again.
 const READ_MAX: Duration = Duration::from_secs(60);
-/// Even if nothing is heard of changes, so often it is read again: a watch of an API server that is frozen says nothing.
-const AGAIN: Duration = Duration::from_secs(15);
 
 /// What a screen shows at one moment.
 pub(crate) struct Picture {
@@ -68,7 +66,7 @@ pub(crate) trait Source {
     /// How it is now.
     async fn read(&mut self, now: Timestamp) -> Result<Picture, Problem>;
 
-    /// Waits until it may have changed.
+    /// Waits until it may have changed, but not without end: an API server that is frozen says nothing of changes.
     async fn changed(&mut self) -> Result<(), Problem>;
 }
 
@@ -147,7 +145,7 @@ async fn feed(source: &mut impl Source, news: mpsc::Sender<News>) -> Problem {
             Ok(picture) => {
                 // Whoever has seen enough drops both ends.
                 _ = news.send(News::Fresh(picture)).await;
-                tokio::time::timeout(AGAIN, source.changed()).await.unwrap_or(Ok(()))
+                source.changed().await
             }
             Err(problem) => Err(problem),
         };

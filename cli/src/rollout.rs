@@ -51,6 +51,9 @@ enum Command {
     Watch(Watch),
 }
 
+/// So often it is read again even if nothing is heard: what belongs to it changes too, and a frozen API server says nothing.
+const AGAIN: Duration = Duration::from_secs(15);
+
 #[derive(Debug, clap::Args)]
 struct Watch {
     /// A placement or an update run, as kubectl takes it (crp/web, csur/release), or a placement's name
@@ -143,12 +146,15 @@ impl Source for Rollout {
     }
 
     async fn changed(&mut self) -> Result<(), Problem> {
-        match (self.is_run, self.key.scope()) {
-            (true, Which::Cluster) => self.until_changed::<ClusterStagedUpdateRun>().await,
-            (true, Which::Namespaced) => self.until_changed::<StagedUpdateRun>().await,
-            (false, Which::Cluster) => self.until_changed::<ClusterResourcePlacement>().await,
-            (false, Which::Namespaced) => self.until_changed::<ResourcePlacement>().await,
-        }
+        let changed = async {
+            match (self.is_run, self.key.scope()) {
+                (true, Which::Cluster) => self.until_changed::<ClusterStagedUpdateRun>().await,
+                (true, Which::Namespaced) => self.until_changed::<StagedUpdateRun>().await,
+                (false, Which::Cluster) => self.until_changed::<ClusterResourcePlacement>().await,
+                (false, Which::Namespaced) => self.until_changed::<ResourcePlacement>().await,
+            }
+        };
+        tokio::time::timeout(AGAIN, changed).await.unwrap_or(Ok(()))
     }
 }
 

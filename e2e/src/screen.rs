@@ -76,8 +76,8 @@ impl Screen {
     /// Waits until a word is drawn that was not there before. Only one word: what is between words need not be drawn again.
     pub async fn until_it_says(&mut self, word: &str) -> Result<()> {
         loop {
-            if let Some((_, rest)) = self.drawn.split_once(word) {
-                self.drawn = rest.to_owned();
+            if let Some(at) = self.drawn.find(word) {
+                self.drawn.drain(..at + word.len());
                 return Ok(());
             }
             match timeout(PATIENCE, self.pieces.recv()).await {

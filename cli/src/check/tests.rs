@@ -158,3 +158,82 @@ member
 "
     );
 }
+
+/// A member whose agent lacks a right and whose chart names another CA of the channel than the hub announces.
+#[tokio::test]
+async fn a_member_is_looked_at_from_its_own_side() {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let (hub, member) = (Server::new(), Server::new());
+    hub.put(
+        &format!("{CLUSTER}/namespaces/fleet-member-east/internalmemberclusters/east"),
+        json!({
+            "metadata": { "annotations": {
+                "kubernetes-fleet.io/channel-ca": STANDARD.encode("new CA"), "kubernetes-fleet.io/channel-endpoint": "hub:8443",
+            } },
+            "spec": { "state": "Join" },
+        }),
+    );
+    let crd = "appliedworks.placement.kubernetes-fleet.io";
+    let group = "placement.kubernetes-fleet.io";
+    member.put(
+        &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd}"),
+        json!({ "spec": {
+            "group": group, "scope": "Cluster", "names": { "kind": "AppliedWork", "plural": "appliedworks" }, "versions": [],
+        } }),
+    );
+    let system = "namespaces/fleet-system";
+    member.put(
+        &format!(
+            "/apis/coordination.k8s.io/v1/{system}/leases/{}",
+            fleet_api::names::MEMBER_LEASE
+        ),
+        json!({ "spec": { "renewTime": format!("{:.6}", crate::terminal::now()) } }),
+    );
+    let variable = |name: &str, value: &str| json!({ "name": name, "value": value });
+    let container = json!({ "name": "member-agent", "env": [
+        variable("MEMBER_CLUSTER_NAME", "east"),
+        variable("HUB_CERTIFICATE_AUTHORITY", &STANDARD.encode("the hub's CA\n")),
+        variable("HUB_CHANNEL_CA", &STANDARD.encode("old CA")),
+    ] });
+    member.put(
+        &format!("/apis/apps/v1/{system}/deployments/member-agent"),
+        json!({ "spec": {
+            "selector": {},
+            "template": { "spec": { "serviceAccountName": "member-agent-sa", "containers": [container] } },
+        } }),
+    );
+    member.answer(|_, path, body| {
+        let is_review = path.ends_with("/subjectaccessreviews");
+        is_review.then(|| {
+            let spec = &body["spec"];
+            assert_eq!(spec["user"], "system:serviceaccount:fleet-system:member-agent-sa");
+            let is_allowed = spec["resourceAttributes"]["resource"] != "nodes";
+            let answer = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec,
+                "status": { "allowed": is_allowed },
+            });
+            (201, answer)
+        })
+    });
+    let hub = Cluster {
+        client: hub.client(),
+        watches: hub.client(),
+        server: String::new(),
+        ca: Some("the hub's CA".to_owned()),
+        namespace: String::new(),
+    };
+    let mut report = Report::default();
+    member::check(&member.client(), "east", &hub, &mut report).await;
+    let lines = report.lines.iter();
+    let lines: Vec<_> = lines.map(|line| format!("{:?} {}", line.verdict, line.text)).collect();
+    assert_eq!(
+        lines,
+        [
+            "Ok east has the CRD appliedworks.placement.kubernetes-fleet.io",
+            "Ok the agent of east runs",
+            "Failed the agent of east may not: list nodes",
+            "Ok east trusts the hub's CA",
+            "Failed the chart of east names another CA of the channel than the hub announces",
+        ]
+    );
+}

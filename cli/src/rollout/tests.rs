@@ -84,3 +84,17 @@ async fn what_cannot_be_watched_is_refused() {
     let refused = Rollout::of(&place, &["membercluster/east".to_owned()]).await;
     assert!(refused.is_err_and(|error| crate::problem::exit_of(&error) == Exit::Usage));
 }
+
+/// The watch of a frozen API server says nothing for ever.
+#[tokio::test(start_paused = true)]
+async fn what_is_watched_is_read_again_even_if_nothing_is_heard() {
+    let server = hub();
+    let mut rollout = Rollout::of(&place(&server), &["csur/release".to_owned()])
+        .await
+        .expect("a run");
+    rollout.read(now()).await.expect("it is there");
+    let waited = tokio::time::timeout(Duration::from_mins(1), rollout.changed()).await;
+    waited
+        .expect("it is not waited for without end")
+        .expect("nothing fails");
+}
