@@ -30,6 +30,8 @@ pub enum Act {
     },
     /// Let a run start no more clusters.
     Stop(Name),
+    /// Let a run begin that has its plan.
+    Start(Name),
     /// Let a run go on.
     Resume(Name),
     /// Keep new placements off a member.
@@ -107,6 +109,7 @@ impl Act {
                 run: run.into_owned(),
             },
             "stop" => Self::Stop(named()),
+            "start" => Self::Start(named()),
             "resume" => Self::Resume(named()),
             "cordon" => Self::Cordon(name.into_owned()),
             "uncordon" => Self::Uncordon(name.into_owned()),
@@ -126,7 +129,7 @@ impl Act {
                     ("run", run),
                 ]);
             }
-            Self::Stop(run) | Self::Resume(run) => {
+            Self::Stop(run) | Self::Start(run) | Self::Resume(run) => {
                 fields.extend([("namespace", run.namespace.as_str()), ("name", &run.name)]);
             }
             Self::Cordon(cluster) | Self::Uncordon(cluster) | Self::Drain(cluster) => fields.push(("name", cluster)),
@@ -145,6 +148,7 @@ impl Act {
         match self {
             Self::Approve { .. } => "approve",
             Self::Stop(_) => "stop",
+            Self::Start(_) => "start",
             Self::Resume(_) => "resume",
             Self::Cordon(_) => "cordon",
             Self::Uncordon(_) => "uncordon",
@@ -156,7 +160,7 @@ impl Act {
     pub(crate) fn about(&self) -> View {
         match self {
             Self::Approve { request, run } => View::Run(Name::new(&*request.namespace, &**run)),
-            Self::Stop(run) | Self::Resume(run) => View::Run(run.clone()),
+            Self::Stop(run) | Self::Start(run) | Self::Resume(run) => View::Run(run.clone()),
             Self::Cordon(cluster) | Self::Uncordon(cluster) | Self::Drain(cluster) => View::Member(cluster.clone()),
         }
     }
@@ -171,7 +175,7 @@ impl Act {
                 request.flag()
             ),
             Self::Stop(run) => state(run, "Stop"),
-            Self::Resume(run) => state(run, "Run"),
+            Self::Start(run) | Self::Resume(run) => state(run, "Run"),
             Self::Cordon(cluster) => format!("kubectl fleet cordon {cluster}"),
             Self::Uncordon(cluster) => format!("kubectl fleet uncordon {cluster}"),
             Self::Drain(cluster) => format!("kubectl fleet drain {cluster}"),
@@ -191,7 +195,7 @@ impl Act {
         let member = |name: &str| Right::of::<MemberCluster>("update", "", &Name::new("", name));
         match self {
             Self::Approve { request, .. } => vec![status(request)],
-            Self::Stop(name) | Self::Resume(name) => vec![run(name)],
+            Self::Stop(name) | Self::Start(name) | Self::Resume(name) => vec![run(name)],
             Self::Cordon(cluster) | Self::Uncordon(cluster) => vec![member(cluster)],
             Self::Drain(cluster) => vec![
                 member(cluster),
@@ -207,6 +211,7 @@ impl fmt::Display for Act {
         match self {
             Self::Approve { request, .. } => write!(f, "Approve {}", request.shown()),
             Self::Stop(run) => write!(f, "Stop {}", run.shown()),
+            Self::Start(run) => write!(f, "Start {}", run.shown()),
             Self::Resume(run) => write!(f, "Resume {}", run.shown()),
             Self::Cordon(cluster) => write!(f, "Cordon {cluster}"),
             Self::Uncordon(cluster) => write!(f, "Uncordon {cluster}"),

@@ -15,6 +15,9 @@ use serde_json::Value;
 
 use crate::view::Name;
 
+/// A large snapshot comes in parts of about a megabyte; more is not read into memory at once.
+const PARTS_MAX: u32 = 50;
+
 /// An object that two snapshots do not have alike.
 pub(crate) struct Change {
     pub(crate) object: String,
@@ -32,13 +35,13 @@ pub(crate) enum ChangeKind {
 pub(crate) async fn snapshots(client: &Client, placement: &Name, from: u64, to: u64) -> Result<Vec<Change>, String> {
     let (before, after) = if placement.namespace.is_empty() {
         futures::try_join!(
-            content::<ClusterScoped>(client, placement, from),
-            content::<ClusterScoped>(client, placement, to)
+            content::<ClusterScoped>(Api::all(client.clone()), placement, from),
+            content::<ClusterScoped>(Api::all(client.clone()), placement, to)
         )
     } else {
         futures::try_join!(
-            content::<Namespaced>(client, placement, from),
-            content::<Namespaced>(client, placement, to)
+            content::<Namespaced>(Api::namespaced(client.clone(), &placement.namespace), placement, from),
+            content::<Namespaced>(Api::namespaced(client.clone(), &placement.namespace), placement, to)
         )
     }?;
     let mut changes: Vec<Change> = Vec::new();
@@ -67,14 +70,22 @@ pub(crate) async fn snapshots(client: &Client, placement: &Name, from: u64, to: 
 }
 
 /// The objects of a snapshot, of all its parts.
-async fn content<S: Scope>(client: &Client, placement: &Name, index: u64) -> Result<BTreeMap<String, Value>, String> {
-    let api = Api::<Guarded<S::ResourceSnapshot>>::all(client.clone());
-    let params = ListParams::default().labels(&format!(
+async fn content<S: Scope>(
+    api: Api<Guarded<S::ResourceSnapshot>>,
+    placement: &Name,
+    index: u64,
+) -> Result<BTreeMap<String, Value>, String> {
+    let params = ListParams::default().limit(PARTS_MAX).labels(&format!(
         "{PARENT_PLACEMENT}={},{RESOURCE_INDEX}={index}",
         placement.name
     ));
     let listed = fleet_runtime::client::answered(api.list(&params)).await;
     let listed = listed.map_err(|error| format!("cannot read {}: {error}", S::ResourceSnapshot::CRD.plural))?;
+    if listed.metadata.continue_.is_some_and(|more| !more.is_empty()) {
+        return Err(format!(
+            "resource snapshot {index} has more than {PARTS_MAX} parts: too much to compare here"
+        ));
+    }
     let mut objects = BTreeMap::new();
     for Guarded(snapshot) in listed.items {
         let snapshot = snapshot.map_err(|odd| odd.error)?;

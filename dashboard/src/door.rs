@@ -18,7 +18,7 @@ const FETCH_MODE: &str = "sec-fetch-mode";
 /// The secrets of one dashboard.
 #[derive(Debug)]
 pub struct Door {
-    hosts: [String; 2],
+    host: String,
     /// With the port in its name: cookies do not know ports, and two dashboards must not take each other's.
     cookie: String,
     session: Secret,
@@ -81,7 +81,8 @@ impl Door {
     /// If the system has no randomness.
     pub fn new(port: u16) -> Result<Self, getrandom::Error> {
         Ok(Self {
-            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
+            // Not "localhost": that may be another address, at which somebody else's program may listen.
+            host: format!("127.0.0.1:{port}"),
             cookie: format!("flotilla-{port}"),
             session: Secret::new()?,
             form: Secret::new()?,
@@ -95,7 +96,7 @@ impl Door {
     /// If the system has no randomness.
     pub fn link(&self) -> Result<String, getrandom::Error> {
         let token = Secret::new()?;
-        let link = format!("http://{}/login?token={}", self.hosts[0], token.0);
+        let link = format!("http://{}/login?token={}", self.host, token.0);
         *self.token.lock() = Some(token);
         Ok(link)
     }
@@ -117,7 +118,7 @@ impl Door {
     /// secret.
     pub(crate) fn is_ours(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = text(headers, HOST.as_str()).ok_or(Refusal::Host)?;
-        if !self.hosts.iter().any(|own| own == host) {
+        if host != self.host {
             return Err(Refusal::Host);
         }
         let reads = method == Method::GET || method == Method::HEAD;
@@ -220,7 +221,7 @@ mod tests {
         let (get, post) = (Method::GET, Method::POST);
         for (method, pairs, answer) in [
             (&get, vec![own], Ok(())),
-            (&get, vec![("host", "localhost:4000")], Ok(())),
+            (&get, vec![("host", "localhost:4000")], Err(Refusal::Host)),
             (&get, vec![], Err(Refusal::Host)),
             (&get, vec![own, own], Err(Refusal::Host)),
             (&get, vec![("host", "127.0.0.1")], Err(Refusal::Host)),

@@ -262,11 +262,22 @@ async fn ask(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     };
     shared.rights.check(&act.needs()).await;
     let effect = match &shared.actor {
-        Some(actor) => actor.preview(&act).await,
+        Some(actor) => preview(&shared, actor.as_ref(), &act).await,
         None => Ok(Effect::default()),
     };
     let site = shared.site();
     done(&site, &pages::asked(&site, &act, effect), &act)
+}
+
+/// What would happen: what is written by who would write it, and what that sets going by what is known.
+async fn preview(shared: &Shared, actor: &dyn Actor, act: &Act) -> Result<Effect, String> {
+    let more = match act {
+        Act::Approve { request, run } => pages::approving(&shared.hub, request, run)?,
+        _ => Vec::new(),
+    };
+    let mut effect = actor.preview(act).await?;
+    effect.says.extend(more);
+    Ok(effect)
 }
 
 async fn act(State(shared): State<Arc<Shared>>, body: String) -> Response {

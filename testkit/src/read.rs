@@ -129,10 +129,12 @@ pub(crate) fn is_selected(object: &Value, query: &str) -> bool {
         )
     });
     let by_fields = value(query, "fieldSelector").is_none_or(|selector| {
-        let mut terms = selector.split(',').filter_map(|term| term.split_once('='));
-        terms.all(|(field, value)| {
-            let pointer = format!("/{}", field.replace('.', "/"));
-            object.pointer(&pointer).is_some_and(|found| found == value)
+        let found = |field: &str| object.pointer(&format!("/{}", field.replace('.', "/")));
+        let mut terms = selector.split(',').filter(|term| !term.is_empty());
+        terms.all(|term| match (term.split_once("!="), term.split_once('=')) {
+            (Some((field, value)), _) => found(field).is_none_or(|found| found != value),
+            (_, Some((field, value))) => found(field).is_some_and(|found| found == value),
+            _ => false,
         })
     });
     by_labels && by_fields

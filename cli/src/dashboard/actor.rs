@@ -25,18 +25,20 @@ impl Commands {
 
     async fn look(&self, act: &Act) -> Result<Effect> {
         Ok(match act {
-            Act::Approve { request, run } => says(&[
+            Act::Approve { request, .. } => says(&[
                 format!(
                     "Sets the condition Approved of {} to True, for the generation that it has now.",
                     request.shown()
                 ),
-                format!(
-                    "The run {run} goes on with its next stage as soon as the hub has seen it. It cannot be taken back."
-                ),
+                "It cannot be taken back.".into(),
             ]),
             Act::Stop(run) => says(&[
                 format!("Sets the state of {} to Stop.", run.shown()),
                 "Clusters that are being updated are finished, and no more are started. It can be resumed.".into(),
+            ]),
+            Act::Start(run) => says(&[
+                format!("Sets the state of {} to Run.", run.shown()),
+                "It begins with its first stage, as planned. It can be stopped.".into(),
             ]),
             Act::Resume(run) => says(&[
                 format!("Sets the state of {} to Run.", run.shown()),
@@ -68,7 +70,7 @@ impl Commands {
                 says(&[format!("{} is approved.", request.shown())])
             }
             Act::Stop(run) => self.state(run, UpdateRunState::Stop).await?,
-            Act::Resume(run) => self.state(run, UpdateRunState::Run).await?,
+            Act::Start(run) | Act::Resume(run) => self.state(run, UpdateRunState::Run).await?,
             Act::Cordon(cluster) => {
                 let is_new = cordon::add(&self.hub, cluster).await?;
                 says(&[format!(

@@ -1,5 +1,7 @@
 //! Differences between the hub's and the member's side of an object, as people read them.
 
+use std::borrow::Cow;
+
 use fleet_api::placement::PatchDetail;
 use serde_json::Value;
 
@@ -52,7 +54,7 @@ impl Differences {
 pub fn differences(hub: &Value, member: &Value) -> Differences {
     let mut finder = Finder {
         path: String::new(),
-        secret: is_secret(hub) || is_secret(member),
+        secret: None,
         found: Differences::default(),
     };
     finder.compare(hub, member);
@@ -65,12 +67,22 @@ fn is_secret(object: &Value) -> bool {
 
 struct Finder {
     path: String,
-    secret: bool,
+    /// Where in the path a Secret begins: the object itself, or one that an envelope has in it.
+    secret: Option<usize>,
     found: Differences,
 }
 
 impl Finder {
     fn compare(&mut self, hub: &Value, member: &Value) {
+        let outer = self.secret;
+        if is_secret(hub) || is_secret(member) {
+            self.secret = Some(self.path.len());
+        }
+        self.compare_inside(hub, member);
+        self.secret = outer;
+    }
+
+    fn compare_inside(&mut self, hub: &Value, member: &Value) {
         match (hub, member) {
             (Value::Object(h), Value::Object(m)) => {
                 for key in keys_of_both(h, m) {
@@ -110,9 +122,10 @@ impl Finder {
         if self.found.details.len() == DETAILS_MAX {
             return;
         }
-        let hidden = self.secret && (self.path.starts_with("/data") || self.path.starts_with("/stringData"));
+        let inside = self.secret.and_then(|begin| self.path.get(begin..)).unwrap_or_default();
+        let hidden = inside.starts_with("/data") || inside.starts_with("/stringData");
         let show = |value: Option<&Value>| {
-            let text = value.map(value_text).unwrap_or_default();
+            let text = value.map(|value| value_text(&masked(value))).unwrap_or_default();
             if hidden && !text.is_empty() {
                 REDACTED.to_owned()
             } else {
@@ -131,6 +144,41 @@ impl Finder {
             value_in_member,
             value_in_hub,
         });
+    }
+}
+
+/// A value without what Secrets in it hold.
+fn masked(value: &Value) -> Cow<'_, Value> {
+    if !holds_secret(value) {
+        return Cow::Borrowed(value);
+    }
+    let mut value = value.clone();
+    mask(&mut value);
+    Cow::Owned(value)
+}
+
+fn holds_secret(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => is_secret(value) || fields.values().any(holds_secret),
+        Value::Array(items) => items.iter().any(holds_secret),
+        _ => false,
+    }
+}
+
+fn mask(value: &mut Value) {
+    let secret = is_secret(value);
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                if secret && (key == "data" || key == "stringData") {
+                    *field = REDACTED.into();
+                } else {
+                    mask(field);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        _ => {}
     }
 }
 
@@ -254,6 +302,26 @@ mod tests {
             ("/data/e", "", REDACTED),
         ];
         assert_eq!(found, rows(&expected));
+    }
+
+    #[test]
+    fn secrets_in_envelopes_are_masked_too() {
+        let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "data": {"password": value}});
+        let envelope = |data: Value| json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope", "data": data});
+        let found = shown(
+            &envelope(json!({"a": secret("b25l"), "gone": secret("Z29uZQ==")})),
+            &envelope(json!({"a": secret("dHdv"), "plain": "text"})),
+        );
+        let redacted = format!("map[apiVersion:v1 data:{REDACTED} kind:Secret]");
+        let expected = [
+            ("/data/a/data/password", REDACTED, REDACTED),
+            ("/data/gone", redacted.as_str(), ""),
+            ("/data/plain", "", "text"),
+        ];
+        assert_eq!(found, rows(&expected));
+        // Another kind instead is no way around it.
+        let found = shown(&envelope(json!({"a": [secret("b25l")]})), &envelope(json!({"a": "x"})));
+        assert!(!found[0].1.contains("b25l"), "{found:?}");
     }
 
     #[test]

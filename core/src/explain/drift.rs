@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::fleet::Fleet;
+use crate::apply::diff::{REDACTED, WHOLE_OBJECT};
 use crate::apply::prepare::FIELD_MANAGER;
 
 /// The drifts of an object in words: field, both values, and who did it if the live object is known.
@@ -27,13 +28,21 @@ pub(super) fn words(fleet: &Fleet<'_>, cluster: &str, id: &ResourceIdentifier, d
     format!(
         "{} is {} on the member and {} on the hub{who}{more}",
         first.path,
-        shown(&first.value_in_member),
-        shown(&first.value_in_hub),
+        shown(id, first, &first.value_in_member),
+        shown(id, first, &first.value_in_hub),
     )
 }
 
-fn shown(value: &str) -> &str {
-    if value.is_empty() { "absent" } else { value }
+/// What is secret is hidden already where it was compared; agents of others may not have.
+fn shown<'a>(id: &ResourceIdentifier, field: &PatchDetail, value: &'a str) -> &'a str {
+    let secret = id.group.is_empty() && id.kind == "Secret";
+    let holds = ["/data", "/stringData"].iter().any(|at| field.path.starts_with(at));
+    match value {
+        "" => "absent",
+        WHOLE_OBJECT => value,
+        _ if secret && (holds || field.path.len() <= 1) => REDACTED,
+        value => value,
+    }
 }
 
 /// The field manager, other than the member agent, that last wrote the field at a JSON pointer.
@@ -113,5 +122,32 @@ mod tests {
             assert_eq!(manager(&meta, path), who, "{path}");
         }
         assert_eq!(manager(&ObjectMeta::default(), "/spec/replicas"), None);
+    }
+
+    #[test]
+    fn what_secrets_hold_is_in_no_words() {
+        let fleet = Fleet::new("", jiff::Timestamp::UNIX_EPOCH);
+        let id = |kind: &str| ResourceIdentifier {
+            kind: kind.into(),
+            ..ResourceIdentifier::default()
+        };
+        let drift = |path: &str| {
+            [PatchDetail {
+                path: path.into(),
+                value_in_hub: "aHVudGVyMg==".into(),
+                value_in_member: String::new(),
+            }]
+        };
+        for (kind, path, hidden) in [
+            ("Secret", "/data/password", true),
+            ("Secret", "/stringData/a", true),
+            ("Secret", "/", true),
+            ("Secret", "/metadata/labels/a", false),
+            ("ConfigMap", "/data/a", false),
+        ] {
+            let text = words(&fleet, "east", &id(kind), &drift(path));
+            assert_eq!(!text.contains("aHVudGVyMg"), hidden, "{text}");
+            assert!(text.contains("absent on the member"), "{text}");
+        }
     }
 }

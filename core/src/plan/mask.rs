@@ -11,6 +11,7 @@ const FIELDS: [&str; 2] = ["data", "stringData"];
 pub(super) fn mask(before: Option<&mut Value>, after: Option<&mut Value>) {
     let secret = |object: &Option<&mut Value>| object.as_ref().is_some_and(|object| is_secret(object));
     if !secret(&before) && !secret(&after) {
+        nested(before, after);
         return;
     }
     match (before, after) {
@@ -27,6 +28,37 @@ pub(super) fn mask(before: Option<&mut Value>, after: Option<&mut Value>) {
             }
         }
         (None, None) => {}
+    }
+}
+
+/// Envelopes have manifests in them.
+fn nested(before: Option<&mut Value>, after: Option<&mut Value>) {
+    match (before, after) {
+        (Some(Value::Object(before)), Some(Value::Object(after))) => {
+            for (key, value) in before.iter_mut() {
+                mask(Some(value), after.get_mut(key));
+            }
+            let new = after.iter_mut().filter(|(key, _)| !before.contains_key(*key));
+            new.for_each(|(_, value)| mask(None, Some(value)));
+        }
+        (Some(Value::Array(before)), Some(Value::Array(after))) => {
+            let common = before.len().min(after.len());
+            for (before, after) in before.iter_mut().zip(after.iter_mut()) {
+                mask(Some(before), Some(after));
+            }
+            let rest = before.iter_mut().skip(common).chain(after.iter_mut().skip(common));
+            rest.for_each(|value| mask(None, Some(value)));
+        }
+        (before, after) => before.into_iter().chain(after).for_each(each),
+    }
+}
+
+/// What one side alone has.
+fn each(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(|value| mask(None, Some(value))),
+        Value::Array(items) => items.iter_mut().for_each(|value| mask(None, Some(value))),
+        _ => {}
     }
 }
 
@@ -121,6 +153,32 @@ mod tests {
         );
         mask(Some(&mut before), Some(&mut after));
         assert!(!format!("{before}{after}").contains("pass"));
+    }
+
+    #[test]
+    fn secrets_in_envelopes_are_hidden_too() {
+        let envelope = |data: Value| json!({ "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope", "data": data });
+        let own = |value: &str| secret(&json!({ "data": { "a": value } }));
+        let mut before = envelope(json!({ "s": own("b25l"), "gone": own("Z29uZQ=="), "plain": { "a": "b" } }));
+        let mut after = envelope(json!({ "s": own("dHdv"), "new": own("bmV3"), "plain": { "a": "c" } }));
+        mask(Some(&mut before), Some(&mut after));
+        assert_eq!(
+            before,
+            envelope(json!({ "s": own("*** (before)"), "gone": own("***"), "plain": { "a": "b" } }))
+        );
+        assert_eq!(
+            after,
+            envelope(json!({ "s": own("*** (after)"), "new": own("***"), "plain": { "a": "c" } }))
+        );
+        let mut new = envelope(json!({ "list": [own("bmV3")] }));
+        mask(None, Some(&mut new));
+        assert_eq!(new, envelope(json!({ "list": [own("***")] })));
+        let (mut before, mut after) = (
+            envelope(json!({ "a": [own("b25l")] })),
+            envelope(json!({ "a": own("dHdv") })),
+        );
+        mask(Some(&mut before), Some(&mut after));
+        assert!(!format!("{before}{after}").contains("b25l") && !format!("{after}").contains("dHdv"));
     }
 
     #[test]

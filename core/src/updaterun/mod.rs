@@ -58,7 +58,7 @@ pub use gate_object::{GateCondition, GateObject};
 pub use gates::{open as open_gates, shown as shown_gate};
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
 pub use needed::{needed_indexes, needed_overrides};
-pub use number::duration;
+pub use number::{concurrency, duration};
 pub use outline::{Contents, Named, Outline, OutlinedCluster, OutlinedStage};
 pub use pass::snapshot_name;
 pub use restamp::restamp;

@@ -43,7 +43,7 @@ pub fn duration(text: &str) -> Option<SignedDuration> {
 
 /// How many of a stage's `clusters` may be updated at once; none if the field says nothing usable. A share is rounded
 /// down, but one cluster may always go.
-pub(super) fn concurrency(field: &IntOrString, clusters: usize) -> Option<usize> {
+pub fn concurrency(field: &IntOrString, clusters: usize) -> Option<usize> {
     match field {
         IntOrString::Int(number) => usize::try_from(*number).ok().filter(|number| *number > 0),
         IntOrString::String(text) => {

@@ -12,8 +12,16 @@ function listen() {
   if (!url || document.hidden || stream) return;
   stream = new EventSource(url);
   stream.addEventListener("fragment", (event) => show(event.data));
-  stream.onopen = () => lost(false);
-  stream.onerror = () => lost(true);
+  stream.onopen = () => lost("");
+  stream.onerror = () => {
+    // A stream that was refused is not tried again by itself.
+    if (stream && stream.readyState === EventSource.CLOSED) {
+      stream = undefined;
+      lost("The dashboard does not let this page in any more: reload it, or open a new link (press Enter where it runs).");
+    } else {
+      lost("The dashboard does not answer: is kubectl fleet dashboard still running?");
+    }
+  };
 }
 
 function rest() {
@@ -26,19 +34,18 @@ window.addEventListener("pagehide", rest);
 window.addEventListener("pageshow", listen);
 
 // The program itself has ended, or the machine slept.
-function lost(is) {
-  document.body.classList.toggle("lost", is);
+function lost(says) {
+  document.body.classList.toggle("lost", says !== "");
   let note = document.getElementById("lost");
-  if (is && !note) {
+  if (says && !note) {
     note = document.createElement("div");
     note.id = "lost";
     note.className = "banner stale";
     note.setAttribute("role", "alert");
-    note.textContent = "The dashboard does not answer: is kubectl fleet dashboard still running?";
     page.before(note);
-  } else if (!is && note) {
-    note.remove();
   }
+  if (says) note.textContent = says;
+  else if (note) note.remove();
 }
 
 function show(html) {

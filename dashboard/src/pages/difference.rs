@@ -1,7 +1,7 @@
 //! Hub and member side by side, by path.
 
 use fleet_api::placement::{BindingStatus, PatchDetail, ResourceIdentifier};
-use fleet_core::apply::diff::REDACTED;
+use fleet_core::apply::diff::{REDACTED, WHOLE_OBJECT};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use maud::{Markup, html};
 
@@ -33,7 +33,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
         @for (cluster, status) in differ.iter().take(CLUSTERS) {
             section {
                 h2 { (parts::link(&View::On(name.clone(), (*cluster).to_owned()), cluster)) }
-                (of(status, cluster))
+                (of(site, status, cluster))
             }
         }
         @if differ.len() > CLUSTERS { p { "and " (differ.len() - CLUSTERS) " more clusters" } }
@@ -51,21 +51,28 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
 }
 
 /// What differs on one cluster.
-pub(super) fn of(status: &BindingStatus, cluster: &str) -> Markup {
+pub(super) fn of(site: &Site<'_>, status: &BindingStatus, cluster: &str) -> Markup {
     html! {
         @for it in &status.drifted_placements {
-            (one(&it.resource(), "was changed on the member", &it.first_drifted_observed_time, &it.observed_drifts, cluster))
+            (one(site, &it.resource(), "was changed on the member", &it.first_drifted_observed_time, &it.observed_drifts, cluster))
         }
         @for it in &status.diffed_placements {
             // A drift says the same, and later.
             @if !status.drifted_placements.iter().any(|drifted| drifted.resource() == it.resource()) {
-                (one(&it.resource(), "differs", &it.first_diffed_observed_time, &it.observed_diffs, cluster))
+                (one(site, &it.resource(), "differs", &it.first_diffed_observed_time, &it.observed_diffs, cluster))
             }
         }
     }
 }
 
-fn one(id: &ResourceIdentifier, word: &str, since: &Time, fields: &[PatchDetail], cluster: &str) -> Markup {
+fn one(
+    site: &Site<'_>,
+    id: &ResourceIdentifier,
+    word: &str,
+    since: &Time,
+    fields: &[PatchDetail],
+    cluster: &str,
+) -> Markup {
     html! {
         div.difference {
             h3 { (parts::sign(parts::DRIFTED)) (title(id)) " " span.says { (word) " " (parts::when(since)) } }
@@ -84,8 +91,24 @@ fn one(id: &ResourceIdentifier, word: &str, since: &Time, fields: &[PatchDetail]
                 }
             }
             @if fields.is_empty() { p { "The object is not there on one side." } }
+            // Members do not report it, and the dashboard speaks to the hub alone.
+            p.next { "Which field manager did it: " (parts::command(site, &who(id, cluster))) }
         }
     }
+}
+
+/// The command that asks the member itself who has written a field.
+fn who(id: &ResourceIdentifier, cluster: &str) -> String {
+    let dot = if id.group.is_empty() { "" } else { "." };
+    let kind = id.kind.to_lowercase();
+    let namespace = match id.namespace.as_str() {
+        "" => String::new(),
+        namespace => format!(" -n {namespace}"),
+    };
+    format!(
+        "kubectl fleet why {kind}{dot}{}/{} {cluster}{namespace} --member-context {cluster}",
+        id.group, id.name
+    )
 }
 
 /// Objects that could not be applied, or are not available.
@@ -118,7 +141,8 @@ fn value(id: &ResourceIdentifier, path: &str, value: &str) -> Markup {
     let secret = id.group.is_empty() && id.kind == "Secret";
     let shown = match value {
         "" => return html! { span.absent { "absent" } },
-        _ if secret && (path.starts_with("/data") || path.starts_with("/stringData") || path.is_empty()) => REDACTED,
+        WHOLE_OBJECT => WHOLE_OBJECT,
+        _ if secret && (path.starts_with("/data") || path.starts_with("/stringData") || path.len() <= 1) => REDACTED,
         value => value,
     };
     html! { code { (shown) } }

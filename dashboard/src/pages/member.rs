@@ -160,7 +160,7 @@ fn placements(site: &Site<'_>, name: &str) -> Markup {
             @if all.is_empty() { (parts::empty(site, "Nothing is placed on it.", "")) }
             ul.plain {
                 @for (placement, cell) in all.iter().take(SHOWN_MAX) {
-                    li {
+                    li id={ "p-" (placement.shown()) } {
                         a href=(View::On(placement.clone(), name.to_owned()).url()) {
                             (parts::badge(parts::of_mark(cell.mark), &placement.shown()))
                         }

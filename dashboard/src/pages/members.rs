@@ -39,7 +39,7 @@ pub(super) fn page(site: &Site<'_>, page: usize) -> Page {
                             @let counts = placed.get(own.as_str()).copied().unwrap_or_default();
                             @let status = member.status.as_ref();
                             @let agent = status.and_then(|status| status.agent(&AgentType::MemberAgent));
-                            tr {
+                            tr id={ "m-" (own) } {
                                 td { (parts::link(&View::Member(own.clone()), &own)) }
                                 td {
                                     @match eligibility(member, now) {

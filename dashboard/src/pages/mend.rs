@@ -36,7 +36,7 @@ pub(super) fn list(site: &Site<'_>, stands: &[Stand]) -> Markup {
             }
             ul {
                 @for trouble in all.iter().take(SHOWN_MAX) {
-                    li class=(parts::of_verdict(trouble.verdict).0) {
+                    li class=(parts::of_verdict(trouble.verdict).0) id={ "mend-" (trouble.view.url()) } {
                         (parts::sign(parts::of_verdict(trouble.verdict)))
                         a href=(trouble.view.url()) { (trouble.what) }
                         (parts::cause(site, &trouble.cause))

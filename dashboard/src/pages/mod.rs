@@ -21,6 +21,7 @@ use maud::{Markup, html};
 
 pub(crate) use self::{
     act::{asked, done},
+    run::approving,
     shell::{fragment, refused, welcome, whole},
 };
 use crate::{

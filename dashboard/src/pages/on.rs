@@ -1,7 +1,8 @@
 //! A placement on one cluster: why it stands where it stands, and what differs there.
 
+use fleet_api::placement::BindingSpec;
 use fleet_core::explain;
-use maud::html;
+use maud::{Markup, html};
 
 use super::{Page, Site, difference, parts, placement};
 use crate::view::{Name, View};
@@ -29,10 +30,10 @@ pub(super) fn page(site: &Site<'_>, name: &Name, cluster: &str) -> Page {
                     dt { "Brought by" }
                     dd { (parts::link(&View::Run(Name::new(name.namespace.as_str(), binding.run())), binding.run())) }
                 }
-                dt { "Overrides" } dd { (placement::overrides(binding.spec)) }
+                dt { "Overrides" } dd { (placement::overrides(binding.spec)) (changes(site, binding.spec)) }
             }
             @if let Some(status) = binding.status {
-                (difference::of(status, cluster))
+                (difference::of(site, status, cluster))
                 (difference::failed(status))
             }
         }
@@ -46,5 +47,21 @@ pub(super) fn page(site: &Site<'_>, name: &Name, cluster: &str) -> Page {
             name.flag()
         ),
         body,
+    }
+}
+
+/// What overrides change is in their snapshots, which nobody else needs: the commands that show it.
+fn changes(site: &Site<'_>, spec: &BindingSpec) -> Markup {
+    let wide = spec.cluster_resource_override_snapshots.iter();
+    let wide = wide.map(|name| format!("kubectl get clusterresourceoverridesnapshot {name} -o yaml"));
+    let own = spec.resource_override_snapshots.iter();
+    let own = own.map(|it| {
+        format!(
+            "kubectl get resourceoverridesnapshot {} -n {} -o yaml",
+            it.name, it.namespace
+        )
+    });
+    html! {
+        @for command in wide.chain(own) { p.next { "What it changes: " (parts::typed(site, &command)) } }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 
 /// Clusters on one page.
 const CLUSTERS: usize = 100;
-/// Members that were not picked; more are counted.
+/// Members that were not picked, on one page.
 const OTHERS: usize = 50;
 
 pub(super) fn page(site: &Site<'_>, name: &Name, page: usize) -> Page {
@@ -36,7 +36,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name, page: usize) -> Page {
             (wanted(placement.spec, placement.status))
             (runs(&fleet, name))
             (clusters(site, &fleet, name, page))
-            (others(site, &fleet, name))
+            (others(site, &fleet, name, page))
         }
     };
     Page {
@@ -125,7 +125,7 @@ fn clusters(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, page: usize) -> Mar
                             @for (cluster, cell) in shown {
                                 @let sign = parts::of_mark(cell.mark);
                                 @let binding = fleet.binding(&name.name, cluster);
-                                tr {
+                                tr id={ "c-" (cluster) } {
                                     td { (parts::link(&View::Member(cluster.to_string()), cluster)) }
                                     td {
                                         a href=(View::On(name.clone(), cluster.to_string()).url()) { (parts::badge(sign, "")) }
@@ -167,7 +167,7 @@ pub(super) fn overrides(spec: &BindingSpec) -> Markup {
 }
 
 /// The members that were not picked, by the scheduler's own filters: the placement's status has but the first twenty.
-fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name) -> Markup {
+fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, page: usize) -> Markup {
     let not_picked = fleet
         .members
         .iter()
@@ -177,6 +177,7 @@ fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name) -> Markup {
         .map(|binding| binding.spec.target_cluster.as_str())
         .collect();
     let not_picked: Vec<&str> = not_picked.filter(|cluster| !bound.contains(cluster)).collect();
+    let (page, pages, shown) = parts::paged(&not_picked, page, OTHERS);
     html! {
         @if !not_picked.is_empty() {
             section aria-labelledby="others" {
@@ -185,9 +186,9 @@ fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name) -> Markup {
                     table.list {
                         thead { tr { th { "Member" } th { "Why" } th { "Next" } } }
                         tbody {
-                            @for cluster in not_picked.iter().take(OTHERS) {
+                            @for cluster in shown {
                                 @let chain = explain::placement_on(fleet, &name.name, cluster);
-                                tr {
+                                tr id={ "n-" (cluster) } {
                                     td { (parts::link(&View::Member((*cluster).to_owned()), cluster)) }
                                     @if let Some(cause) = chain.cause() {
                                         td { (cause.text) }
@@ -198,7 +199,7 @@ fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name) -> Markup {
                         }
                     }
                 }
-                @if not_picked.len() > OTHERS { p { "and " (not_picked.len() - OTHERS) " more" } }
+                (parts::pager(page, pages, "members", |page| View::Placement(name.clone(), page).url()))
             }
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn page(site: &Site<'_>) -> Page {
                     tbody {
                         @for stand in &stands {
                             @let Stand { name, column, .. } = stand;
-                            tr {
+                            tr id={ "p-" (name.shown()) } {
                                 td { (parts::link(&View::Placement(name.clone(), 0), &name.name)) }
                                 td { (name.namespace) }
                                 td.number { (column.cells.len()) }

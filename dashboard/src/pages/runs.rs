@@ -181,7 +181,7 @@ pub(super) fn page(site: &Site<'_>) -> Page {
                     tbody {
                         @for run in all.iter().take(SHOWN_MAX) {
                             @let (sign, word) = run.standing.sign();
-                            tr {
+                            tr id={ "r-" (run.name.shown()) } {
                                 td { (parts::link(&View::Run(run.name.clone()), &run.name.name)) }
                                 td { (run.name.namespace) }
                                 td { (parts::link(&View::Placement(run.placement.clone(), 0), &run.placement.name)) }

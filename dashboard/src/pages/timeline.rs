@@ -1,14 +1,19 @@
 //! What has happened: Events, and when conditions last changed, in one list.
 
+use std::collections::HashSet;
+
 use fleet_api::{
     cluster::MemberCluster,
-    kind::{HasSpec as _, HasStatus as _},
+    kind::{HasSpec as _, HasStatus as _, Kind as _, Resource as _},
     placement::{ClusterScoped, Namespaced, Scope},
 };
 use fleet_core::explain::happened;
 use fleet_runtime::Key;
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Condition};
+use k8s_openapi::{
+    api::core::v1::Event,
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+};
 use maud::html;
 
 use super::{Page, Site, parts};
@@ -46,11 +51,12 @@ pub(super) fn page(site: &Site<'_>, about: Option<&About>) -> Page {
         Some(About::Placement(name)) if name.namespace.is_empty() => placement(&hub.cluster, name, &mut all),
         Some(About::Placement(name)) => placement(&hub.namespaced, name, &mut all),
     }
+    let kin = kin(hub, about);
     let events = hub.events.all();
     all.extend(
         events
             .iter()
-            .filter(|event| concerns(event, about))
+            .filter(|event| concerns(event, about, &kin))
             .filter_map(|event| of_event(event)),
     );
     all.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.what.cmp(&b.what)));
@@ -145,6 +151,14 @@ fn run<S: Scope>(family: &Family<S>, about: &Name, all: &mut Vec<Entry>) {
     let view = View::Run(about.clone());
     let Some(status) = found.status() else { return };
     conditions(&status.conditions, &about.shown(), &view, all);
+    for asked in family.approvals_of.get(&family_key(about)) {
+        let what = format!("{} approval {}", about.shown(), Key::of(&*asked).name());
+        let list = asked
+            .status()
+            .map(|status| status.conditions.as_slice())
+            .unwrap_or_default();
+        conditions(list, &what, &view, all);
+    }
     for stage in &status.stages_status {
         let what = format!("{} stage {}", about.shown(), stage.stage_name);
         conditions(&stage.conditions, &what, &view, all);
@@ -185,19 +199,60 @@ fn conditions(list: &[Condition], what: &str, view: &View, all: &mut Vec<Entry>)
     }));
 }
 
-/// Whether an Event is about this. Those of a placement's bindings and snapshots name them, and belong to it.
-fn concerns(event: &Event, about: Option<&About>) -> bool {
+/// What belongs to a placement or a run and has Events of its own: kinds and names.
+type Kin = HashSet<(String, String)>;
+
+fn kin(hub: &Hub, about: Option<&About>) -> Kin {
+    match about {
+        Some(About::Placement(name)) if name.namespace.is_empty() => of_placement(&hub.cluster, name),
+        Some(About::Placement(name)) => of_placement(&hub.namespaced, name),
+        Some(About::Run(name)) if name.namespace.is_empty() => of_run(&hub.cluster, name),
+        Some(About::Run(name)) => of_run(&hub.namespaced, name),
+        None | Some(About::Member(_)) => Kin::new(),
+    }
+}
+
+fn of_placement<S: Scope>(family: &Family<S>, name: &Name) -> Kin {
+    let key = family_key(name);
+    let bindings = family.bindings_of.get(&key);
+    let snapshots = family.snapshots_of.get(&key);
+    let policies = family.policies_of.get(&key);
+    let bindings = bindings.iter().map(|it| (S::Binding::KIND, it.meta()));
+    let snapshots = snapshots.iter().map(|it| (S::ResourceSnapshot::KIND, &it.metadata));
+    let policies = policies.iter().map(|it| (S::PolicySnapshot::KIND, it.meta()));
+    named(bindings.chain(snapshots).chain(policies))
+}
+
+fn of_run<S: Scope>(family: &Family<S>, name: &Name) -> Kin {
+    let asked = family.approvals_of.get(&family_key(name));
+    named(asked.iter().map(|it| (S::ApprovalRequest::KIND, it.meta())))
+}
+
+fn named<'a>(all: impl Iterator<Item = (&'static str, &'a ObjectMeta)>) -> Kin {
+    let named = all.filter_map(|(kind, meta)| Some((kind.to_owned(), meta.name.clone()?)));
+    named.collect()
+}
+
+/// Whether an Event is about this, or about what belongs to it.
+fn concerns(event: &Event, about: Option<&About>, kin: &Kin) -> bool {
     let object = &event.involved_object;
     let kind = object.kind.as_deref().unwrap_or_default();
+    let namespace = object.namespace.as_deref().unwrap_or_default();
     let is = |kinds: &[&str], wanted: &Name| {
-        kinds.contains(&kind)
-            && object.name.as_deref() == Some(&wanted.name)
-            && object.namespace.as_deref().unwrap_or_default() == wanted.namespace
+        kinds.contains(&kind) && object.name.as_deref() == Some(&wanted.name) && namespace == wanted.namespace
+    };
+    let is_kin = |wanted: &Name| {
+        let own = (kind.to_owned(), object.name.clone().unwrap_or_default());
+        namespace == wanted.namespace && kin.contains(&own)
     };
     match about {
-        None => true,
-        Some(About::Placement(name)) => is(&["ClusterResourcePlacement", "ResourcePlacement"], name),
-        Some(About::Run(name)) => is(&["ClusterStagedUpdateRun", "StagedUpdateRun"], name),
+        // Others write Events too, about what is none of the fleet's.
+        None => object
+            .api_version
+            .as_deref()
+            .is_some_and(|it| it.contains("kubernetes-fleet.io/")),
+        Some(About::Placement(name)) => is(&["ClusterResourcePlacement", "ResourcePlacement"], name) || is_kin(name),
+        Some(About::Run(name)) => is(&["ClusterStagedUpdateRun", "StagedUpdateRun"], name) || is_kin(name),
         Some(About::Member(name)) => {
             let own = Name::new("", name.as_str());
             let inside = Name::new(format!("fleet-member-{name}"), name.as_str());

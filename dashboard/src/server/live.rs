@@ -29,9 +29,11 @@ use crate::{pages, view::View};
 
 /// Changes come in crowds: this long they are gathered.
 const GATHER: Duration = Duration::from_millis(50);
-/// Rendering takes its time from the watches and from other tabs: at most one part in so many, unless that takes too long.
-const REST: u32 = 5;
+/// Rendering takes its time from the watches and from other tabs: what it took is rested so many times, unless that is too
+/// long. A few changes in a row are shown at once all the same.
+const REST: u32 = 2;
 const REST_MAX: Duration = Duration::from_secs(3);
+const BURST: Duration = Duration::from_millis(300);
 /// Texts say how long something lasts, and nothing has to change for it to last longer.
 const TICK: Duration = Duration::from_secs(10);
 
@@ -46,7 +48,7 @@ struct Listener {
     view: View,
     changed: watch::Receiver<u64>,
     sent: u64,
-    /// Until then nothing is rendered, whatever changes.
+    /// When all rests are over.
     rests: Instant,
     /// As long as it lasts, another stream may not take its place.
     _permit: OwnedSemaphorePermit,
@@ -91,13 +93,18 @@ fn fragments(listener: Listener) -> impl Stream<Item = Result<Event, Infallible>
 }
 
 impl Listener {
+    /// When it may render again.
+    fn rested(&self) -> Instant {
+        self.rests.checked_sub(BURST).unwrap_or(self.rests)
+    }
+
     /// The next fragment that is another one than the last.
     async fn next(&mut self) -> Option<String> {
         loop {
             // A change, or enough time for ages to have changed.
             if let Ok(ended) = timeout_at(Instant::now() + TICK, self.changed.changed()).await {
                 ended.ok()?;
-                tokio::time::sleep_until(self.rests.max(Instant::now() + GATHER)).await;
+                tokio::time::sleep_until(self.rested().max(Instant::now() + GATHER)).await;
                 self.changed.mark_unchanged();
             }
             for act in pages::acts(&self.shared.hub, &self.view) {
@@ -110,7 +117,7 @@ impl Listener {
             let mut hasher = DefaultHasher::new();
             fragment.hash(&mut hasher);
             let hash = hasher.finish();
-            self.rests = Instant::now() + REST_MAX.min(begun.elapsed() * REST);
+            self.rests = self.rests.max(begun) + REST_MAX.min(begun.elapsed() * REST);
             if hash != self.sent {
                 self.sent = hash;
                 return Some(fragment);

@@ -1,7 +1,9 @@
 //! Every page as it is sent, in `golden/`: `GOLDEN=write` writes them anew, and the difference is there to be read.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
+use fleet_testkit::Server;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::{visitor::Visitor, world};
@@ -85,11 +87,96 @@ async fn markup_in_names_and_messages_is_text_on_every_page() {
 
 #[tokio::test]
 async fn secrets_are_never_shown_nor_asked_for() {
-    let visitor = Visitor::new().await;
+    let server = Server::new();
+    world::everything(&server);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = asked.clone();
+    server.answer(move |method, path, _| {
+        heard.lock().push(format!("{method} {path}"));
+        None
+    });
+    let visitor = Visitor::on(server, true).await;
     for path in ["/placements/web/on/east", "/placements/web/differences"] {
         let body = visitor.get(path).await.body;
         assert!(body.contains("/data/password") && body.contains("redacted"), "{path}");
         assert!(!body.contains("aHVudGVyMg") && !body.contains("b3RoZXI="), "{path}");
+    }
+    for (_, path) in PAGES {
+        visitor.get(path).await;
+    }
+    visitor.get("/placements/web/changes?from=0&to=1").await;
+    let asked = asked.lock();
+    assert!(
+        asked.iter().any(|it| it.contains("/clusterresourcesnapshots")),
+        "requests are heard: {asked:?}"
+    );
+    assert!(!asked.iter().any(|it| it.contains("/secrets")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_is_compared_is_asked_for_in_its_namespace_and_in_parts() {
+    let visitor = Visitor::new().await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = asked.clone();
+    visitor.server.answer(move |_, path, _| {
+        heard.lock().push(path.to_owned());
+        None
+    });
+    visitor
+        .get("/namespaces/team-a/placements/api/changes?from=0&to=1")
+        .await;
+    let asked = asked.lock();
+    let own = |path: &&String| path.contains("/namespaces/team-a/resourcesnapshots");
+    assert_eq!(asked.iter().filter(own).count(), 2, "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_belongs_to_a_placement_is_in_its_timeline() {
+    let visitor = Visitor::new().await;
+    let event = |name: &str, kind: &str, object: &str, group: &str| {
+        let event = json!({
+            "involvedObject": {"apiVersion": format!("{group}/v1beta1"), "kind": kind, "name": object},
+            "reason": name, "message": "", "type": "Normal", "lastTimestamp": "2026-01-02T11:59:00Z",
+        });
+        visitor.server.put(
+            &format!("/api/v1/namespaces/default/events/{}", name.to_lowercase()),
+            event,
+        );
+    };
+    let group = "placement.kubernetes-fleet.io";
+    event("OfBinding", "ClusterResourceBinding", "web-east", group);
+    event("OfSnapshot", "ClusterResourceSnapshot", "web-0-snapshot", group);
+    event("OfAnother", "ClusterResourceBinding", "shop-east", group);
+    event("OfApproval", "ClusterApprovalRequest", "shop-1-after-canary", group);
+    event("OfStrangers", "Certificate", "web-east", "cert-manager.io");
+    let mut changed = visitor.hub.changed();
+    while visitor.hub.events.len() < 7 {
+        changed.changed().await.unwrap();
+    }
+    for (path, has, lacks) in [
+        (
+            "/placements/web/timeline",
+            vec!["OfBinding", "OfSnapshot"],
+            vec!["OfAnother", "OfApproval", "OfStrangers"],
+        ),
+        (
+            "/runs/shop-1/timeline",
+            vec!["OfApproval"],
+            vec!["OfBinding", "OfStrangers"],
+        ),
+        (
+            "/timeline",
+            vec!["OfBinding", "OfAnother", "OfApproval"],
+            vec!["OfStrangers"],
+        ),
+    ] {
+        let page = visitor.get(path).await.body;
+        for word in has {
+            assert!(page.contains(word), "{word} is not in {path}: {page}");
+        }
+        for word in lacks {
+            assert!(!page.contains(word), "{word} is in {path}");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod acts;
 mod faults;
 mod golden_pages;
+mod runs;
 mod security;
 mod standing;
 mod visitor;
