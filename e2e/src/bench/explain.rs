@@ -8,8 +8,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::Kind;
-use fleet_api::placement::{ClusterResourceBinding, ClusterResourcePlacement, ClusterSchedulingPolicySnapshot};
+use fleet_api::placement::{
+    ClusterResourceBinding, ClusterResourcePlacement, ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot,
+};
+use fleet_api::raw::RawJson;
+use fleet_api::{annotations, labels};
+use fleet_core::snapshot::resource;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -20,6 +26,8 @@ use crate::agents::HUB_AGENT;
 use crate::plugin;
 
 const PLACEMENTS: usize = 100;
+/// Objects in the namespace that the first placement selects.
+const SELECTED: usize = 50;
 /// Writes at once.
 const TOGETHER: usize = 16;
 /// Whose requests are counted: the one that this process and the command are.
@@ -44,6 +52,7 @@ pub async fn measure(hub: &Hub, settings: Settings) -> Result<Vec<Row>> {
         .try_collect::<Vec<()>>()
         .await?;
     let (first, member) = (&placements[0], &members[0]);
+    select(hub, first).await?;
     let bind = async |member: &String| bind(hub, first, member).await;
     stream::iter(&members)
         .map(bind)
@@ -143,6 +152,45 @@ async fn place(hub: &Hub, name: &str, members: &[String]) -> Result<()> {
         "conditions": [condition("Scheduled", "SchedulingPolicyFulfilled")],
     });
     write::<ClusterSchedulingPolicySnapshot>(hub, &format!("{name}-0"), &labels, spec, status).await
+}
+
+/// What a placement selects: a namespace with objects, and the snapshot of it from before they were changed. A plan has
+/// something to select, to render for every cluster and to compare then.
+async fn select(hub: &Hub, name: &str) -> Result<()> {
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    let map = |number: usize, text: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": format!("settings-{number}"), "namespace": name },
+            "data": { "text": text.repeat(64) },
+        })
+    };
+    let made: Namespace = serde_json::from_value(namespace.clone())?;
+    let made = Api::all(hub.client.clone()).create(&PostParams::default(), &made).await;
+    made.with_context(|| format!("cannot write namespace {name}"))?;
+    let maps = Api::<ConfigMap>::namespaced(hub.client.clone(), name);
+    for number in 0..SELECTED {
+        let made = serde_json::from_value(map(number, "after "))?;
+        maps.create(&PostParams::default(), &made).await?;
+    }
+    let before = std::iter::once(namespace).chain((0..SELECTED).map(|number| map(number, "before")));
+    let before: Vec<RawJson> = before.map(RawJson::from).collect();
+    let snapshot = json!({
+        "metadata": {
+            "name": format!("{name}-0-snapshot"),
+            "labels": {
+                labels::PARENT_PLACEMENT: name, labels::RESOURCE_INDEX: "0", labels::IS_LATEST_SNAPSHOT: labels::TRUE,
+            },
+            "annotations": {
+                annotations::RESOURCE_HASH: resource::hash(&before), annotations::NUMBER_OF_RESOURCE_SNAPSHOTS: "1",
+            },
+        },
+        "spec": { "selectedResources": before },
+    });
+    let snapshots = Api::<ClusterResourceSnapshot>::all(hub.client.clone());
+    let made = serde_json::from_value(snapshot)?;
+    let made = snapshots.create(&PostParams::default(), &made).await;
+    made.with_context(|| format!("cannot write the snapshot of {name}"))?;
+    Ok(())
 }
 
 async fn bind(hub: &Hub, placement: &str, member: &str) -> Result<()> {

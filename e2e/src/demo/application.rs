@@ -2,25 +2,30 @@
 
 use anyhow::{Context as _, Result};
 use fleet_api::conditions;
-use fleet_api::placement::{ClusterResourcePlacement, PlacementStatus};
+use fleet_api::names::MEMBER_NAMESPACE_PREFIX;
+use fleet_api::placement::{ClusterResourcePlacement, PlacementStatus, WhenToApply, Work};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::Api;
 
 use super::{say, step};
 use crate::fleet::Fleet;
+use crate::fleet::state::ClusterState;
 use crate::wait;
 
 const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/demo/web.yaml");
 const NAME: &str = "web";
 const ALWAYS: &str = r#"{"spec":{"strategy":{"applyStrategy":{"whenToApply":"Always"}}}}"#;
+const IF_NOT_DRIFTED: &str = r#"{"spec":{"strategy":{"applyStrategy":{"whenToApply":"IfNotDrifted"}}}}"#;
 
-/// Places the application, changes it, and drifts it by hand on one member. Safe to repeat.
+/// Places the application, changes it, and drifts it by hand on one member; in the end a drift is left to look at. Safe to
+/// repeat.
 pub(super) async fn show(fleet: &Fleet) -> Result<()> {
     let hub = &fleet.clusters()[0];
     let Some(member) = fleet.members().next() else {
         return Ok(());
     };
+    heal(fleet).await?;
     let applied = fleet.kubectl(&hub.name)?.ok(&["apply", "-f", MANIFESTS]).await?;
     say(
         "an application and its placement",
@@ -68,19 +73,8 @@ pub(super) async fn show(fleet: &Fleet) -> Result<()> {
     )
     .await?;
 
-    let scale = ["scale", "deployment", NAME, "--namespace", NAME, "--replicas=9"];
-    step(
-        fleet,
-        member,
-        &format!("somebody interferes on {}", member.name),
-        &scale,
-    )
-    .await?;
-    let api: Api<ClusterResourcePlacement> = Api::all(fleet.client(&hub.name).await?);
-    wait::until_present(api, NAME, "the drift is reported", |crp| {
-        crp.status.as_ref().is_some_and(|status| drifted(status).is_some())
-    })
-    .await?;
+    let title = format!("somebody interferes on {}", member.name);
+    interfere(fleet, member, &title).await?;
     describe(
         fleet,
         "the drift, and where it is",
@@ -89,15 +83,7 @@ pub(super) async fn show(fleet: &Fleet) -> Result<()> {
     )
     .await?;
 
-    let overwrite = [
-        "patch",
-        "clusterresourceplacement",
-        NAME,
-        "--type=merge",
-        "--patch",
-        ALWAYS,
-    ];
-    step(fleet, hub, "the hub shall win", &overwrite).await?;
+    step(fleet, hub, "the hub shall win", &patch(ALWAYS)).await?;
     replicas(fleet, 3).await?;
     until(fleet, "no more drift", "ClusterResourcePlacementAvailable", |status| {
         drifted(status).is_none()
@@ -109,7 +95,82 @@ pub(super) async fn show(fleet: &Fleet) -> Result<()> {
         "all is well again",
         &["get", "clusterresourceplacement", NAME],
     )
+    .await?;
+
+    let title = "from here on a drift stays, for whoever looks at it";
+    step(fleet, hub, title, &patch(IF_NOT_DRIFTED)).await?;
+    left_alone(fleet, &member.name).await?;
+    let title = format!("and somebody interferes on {} again", member.name);
+    interfere(fleet, member, &title).await
+}
+
+const fn patch(how: &str) -> [&str; 6] {
+    [
+        "patch",
+        "clusterresourceplacement",
+        NAME,
+        "--type=merge",
+        "--patch",
+        how,
+    ]
+}
+
+/// Takes off what an earlier demo has left on a member.
+async fn heal(fleet: &Fleet) -> Result<()> {
+    let hub = &fleet.clusters()[0];
+    let api: Api<ClusterResourcePlacement> = Api::all(fleet.client(&hub.name).await?);
+    if api.get_opt(NAME).await?.is_none() {
+        return Ok(());
+    }
+    fleet.kubectl(&hub.name)?.ok(&patch(ALWAYS)).await?;
+    until(
+        fleet,
+        "no drift is left",
+        "ClusterResourcePlacementAvailable",
+        |status| drifted(status).is_none(),
+    )
     .await
+}
+
+/// Waits until the member has been told to leave drifts alone.
+async fn left_alone(fleet: &Fleet, member: &str) -> Result<()> {
+    let hub = &fleet.clusters()[0];
+    let works = Api::namespaced(
+        fleet.client(&hub.name).await?,
+        &format!("{MEMBER_NAMESPACE_PREFIX}{member}"),
+    );
+    wait::until_present(
+        works,
+        &format!("{NAME}-work"),
+        "drifts are left alone",
+        |work: &Work| {
+            let how = work
+                .spec
+                .apply_strategy
+                .as_ref()
+                .map(|strategy| &strategy.when_to_apply);
+            let generation = work.metadata.generation.unwrap_or_default();
+            let is_applied = |status: &fleet_api::placement::WorkStatus| {
+                conditions::is_true(&status.conditions, "Applied", generation)
+            };
+            how == Some(&WhenToApply::IfNotDrifted) && work.status.as_ref().is_some_and(is_applied)
+        },
+    )
+    .await?;
+    Ok(())
+}
+
+/// Scales the application on a member, and waits until the hub says so.
+async fn interfere(fleet: &Fleet, member: &ClusterState, title: &str) -> Result<()> {
+    let scale = ["scale", "deployment", NAME, "--namespace", NAME, "--replicas=9"];
+    step(fleet, member, title, &scale).await?;
+    let hub = &fleet.clusters()[0];
+    let api: Api<ClusterResourcePlacement> = Api::all(fleet.client(&hub.name).await?);
+    wait::until_present(api, NAME, "the drift is reported", |crp| {
+        crp.status.as_ref().is_some_and(|status| drifted(status).is_some())
+    })
+    .await?;
+    Ok(())
 }
 
 /// Prints the part of `kubectl describe` from a line with one text to a line with another, as `sed` picks it.

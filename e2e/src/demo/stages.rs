@@ -70,6 +70,8 @@ pub(super) fn how_to_go_on(fleet: &Fleet) {
         let (name, member) = (&member.name, &member.context);
         println!("kubectl fleet why deployment/web {name} -n web --context {context} --member-context {member}");
     }
+    println!("\n== what a change would do, before it is made: another image, and only where environment=production ==");
+    println!("kubectl fleet plan -f docs/examples/demo/web-next.yaml --context {context}");
     println!("\n== let the rollout go on, and watch it ==");
     println!("kubectl fleet approve clusterapprovalrequest --name {REQUEST} --hub-cluster-context {context}");
     println!("kubectl fleet rollout watch csur/{RUN} --context {context}");

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::ClusterResourcePlacement;
 use fleet_e2e::agents::program;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, config_map, furnished, spec, whole_namespace};
+use fleet_e2e::placements::{Crp, config_map, furnished, rolling, seen, spec, whole_namespace};
 use fleet_e2e::played::{Cast, affinity};
 use fleet_e2e::plugin::fleet;
 use kube::ResourceExt as _;
@@ -141,6 +141,72 @@ fn a_changed_object_changes_where_and_how_it_was_planned() {
         let plan = fleet(&ctx, &["plan", &name, "-o", "json"]).await?;
         let plan = plan.ends_with(0)?.json()?;
         ensure!(with(&plan, "kept") == cast.names(&["one"]), "{plan}");
+        Ok(())
+    });
+}
+
+#[test]
+fn what_an_edited_file_drops_goes_as_with_kubectl_apply() {
+    scenario("plan-dropped", |ctx| async move {
+        let cast = Cast::new(&ctx, &["one", "two"]).await?;
+        let namespace = furnished(&ctx).await?;
+        let name = ctx.name("web");
+        let deployment = |containers: &[&str]| {
+            let containers = containers.iter();
+            let containers: Vec<_> = containers
+                .map(|name| json!({ "name": name, "image": "registry.k8s.io/pause:3.10" }))
+                .collect();
+            let labels = json!({ "app": "web" });
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": namespace },
+                "spec": {
+                    "replicas": 1, "selector": { "matchLabels": labels },
+                    "template": { "metadata": { "labels": labels }, "spec": { "containers": containers } },
+                },
+            })
+        };
+        let placed = |strategy: Value| {
+            let mut spec = spec(&whole_namespace(&namespace), &cast.everywhere());
+            spec["strategy"] = strategy;
+            json!({
+                "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement",
+                "metadata": { "name": name }, "spec": spec,
+            })
+        };
+        let kubectl = ctx.kubectl("hub")?;
+        let before = file(&deployment(&["web", "old"]))?;
+        kubectl.ok(&["apply", "-f", path(&before)?]).await?;
+        seen(&ctx, &whole_namespace(&namespace), 3).await?;
+        let before = file(&placed(rolling(&json!(1), &json!(1))))?;
+        kubectl.ok(&["apply", "-f", path(&before)?]).await?;
+        let thinner = json!({ "type": "RollingUpdate", "rollingUpdate": { "unavailablePeriodSeconds": 0 } });
+        let items = [deployment(&["web"]), placed(thinner)];
+        let after = file(&json!({ "apiVersion": "v1", "kind": "List", "items": items }))?;
+        let placement = Crp::named(&ctx, &name);
+        placement.until_available(0).await?;
+
+        let said = fleet(&ctx, &["plan", "-f", path(&after)?, "-o", "json"]).await?;
+        let plan = said.ends_with(3)?.json()?;
+        let objects = plan["differences"][0]["objects"]
+            .as_array()
+            .context("nothing changes")?;
+        let [deployment] = objects.as_slice() else {
+            anyhow::bail!("only the Deployment changes: {plan}");
+        };
+        let diff = deployment["diff"].as_str().unwrap_or_default();
+        ensure!(
+            diff.lines()
+                .any(|line| line.starts_with('-') && line.contains("name: old")),
+            "{diff}"
+        );
+        ensure!(
+            plan["rollout"]["maxUnavailable"] == "25%",
+            "the default is back: {plan}"
+        );
+
+        kubectl.ok(&["apply", "-f", path(&after)?]).await?;
+        placement.until_available(1).await?;
+        fleet(&ctx, &["plan", "-f", path(&after)?]).await?.ends_with(0)?;
         Ok(())
     });
 }

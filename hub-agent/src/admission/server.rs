@@ -162,7 +162,7 @@ impl Shared {
         let _busy = caller.busy();
         let Some(_decoded) = self.decoded.take(caller.source(), &body).await else {
             let words = "the AdmissionReview has too many entries\n";
-            return Err(text(StatusCode::PAYLOAD_TOO_LARGE, words));
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
         };
         let (version, request) =
             review::read(&body).map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, &format!("{why}\n")))?;
