@@ -50,11 +50,11 @@ fn on_binding<'a>(fleet: &Fleet<'a>, run: &Run<'a>, failed: &Condition) -> Optio
         conditions::find(&cluster.conditions, ClusterSucceeded::TYPE)
             .is_some_and(|ended| Status::of(ended) == Status::False)
     });
-    let others = clusters.filter_map(|cluster| {
+    let mut others = clusters.filter_map(|cluster| {
         let binding = fleet.binding(&run.spec.placement_name, &cluster.cluster_name)?;
         let started = binding.fresh(RolloutStarted::TYPE)?;
         let first = started.last_transition_time.0 <= failed.last_transition_time.0;
         Some(binding.run()).filter(|other| first && !other.is_empty() && *other != run.name())
     });
-    others.into_iter().next()
+    others.next()
 }
