@@ -32,7 +32,7 @@ fn a_cluster_is_drained_past_the_webhooks() {
             ensure!(format!("{refused:#}").contains(says), "{refused:#}");
 
             let args = ["drain", &one, "-o", "json", "--cleanup"];
-            let said = plugin::fleet_of_old(&ctx, &args).await?;
+            let said = plugin::fleet(&ctx, &args).await?;
             let report = said.ends_with(3)?.json()?;
             let outcome = |placement: &Crp| {
                 let mut rows = report["placements"].as_array().into_iter().flatten();
