@@ -262,16 +262,12 @@ fn to_do(pass: &mut Pass<'_>, cluster: &ClusterUpdatingStatus, binding: &Binding
         .refused_since
         .entry(cluster.cluster_name.clone())
         .or_default();
-    match patience(since, deadline, pass.at) {
-        Some(until) => {
-            pass.step.look_at(until);
-            Standing::ToDo
-        }
-        None => {
-            let within = number::shown_duration(deadline);
-            Standing::Left(format!("could not be written within {within}"))
-        }
-    }
+    let Some(until) = patience(since, deadline, pass.at) else {
+        let within = number::shown_duration(deadline);
+        return Standing::Left(format!("could not be written within {within}"));
+    };
+    pass.step.look_at(until);
+    Standing::ToDo
 }
 
 /// A cluster that has been given back what it had.

@@ -232,7 +232,11 @@ async fn a_run_that_has_ended_goes_when_its_time_is_over_and_a_newer_one_is_ther
     for _ in 0..20 {
         hub.turn(&CLUSTERS).await;
     }
-    assert!(hub.api.get(RUNS, "old").is_none(), "{:?}", hub.api.get(RUNS, "old").map(|run| run["metadata"].clone()));
+    assert!(
+        hub.api.get(RUNS, "old").is_none(),
+        "{:?}",
+        hub.api.get(RUNS, "old").map(|run| run["metadata"].clone())
+    );
     assert!(hub.api.get(RUNS, "new").is_some() && hub.api.get(RUNS, RUN).is_some());
 }
 
