@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// An API server that has not answered for so long is said to be away, and waited for.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Nobody waits longer for one answer: it is asked again.
-const READ_MAX: Duration = Duration::from_secs(60);
+const READ_MAX: Duration = Duration::from_mins(1);
 
 /// What a screen shows at one moment.
 pub(crate) struct Picture {

@@ -205,7 +205,7 @@ async fn a_hub_that_answers_nothing_any_more_is_stale_and_the_time_ends_it_with_
     let server = hub();
     let mut feet = Vec::new();
     let end = async {
-        tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+        tokio::time::sleep(std::time::Duration::from_mins(2)).await;
         Exit::TimedOut
     };
     let (exit, last) = drive(

@@ -116,7 +116,7 @@ fn rows(hub: &Hub, filter: &Filter, stands: &[Stand]) -> Vec<Row> {
 fn unread(hub: &Hub, stands: &[Stand]) -> BTreeSet<String> {
     let named = stands.iter().flat_map(|it| it.column.cells.keys());
     let named = named.filter(|cluster| hub.member(cluster).is_none());
-    named.map(|cluster| cluster.to_string()).collect()
+    named.map(std::string::ToString::to_string).collect()
 }
 
 fn matches(name: &Name, text: &str) -> bool {

@@ -121,9 +121,7 @@ fn pipeline(site: &Site<'_>, run: &Run<'_>, name: &Name) -> Markup {
     let Some(status) = run.status else {
         return html! {};
     };
-    let back = (Standing::of(run.status) == Standing::RollingBack)
-        .then_some(" back")
-        .unwrap_or_default();
+    let back = if Standing::of(run.status) == Standing::RollingBack { " back" } else { Default::default() };
     html! {
         ol class={ "pipeline" (back) } {
             @for stage in &status.stages_status { (stage::one(site, run, stage, name)) }

@@ -272,7 +272,7 @@ async fn what_was_deleted_before_the_hub_went_back_in_time_is_cleaned_up_after_s
         .unwrap();
     let mark = |annotation: &str, at: Timestamp| {
         hub.server.edit(INTERNAL, |imc| {
-            imc["metadata"]["annotations"][annotation] = json!(at.to_string())
+            imc["metadata"]["annotations"][annotation] = json!(at.to_string());
         });
     };
     let second = SignedDuration::from_secs(1);

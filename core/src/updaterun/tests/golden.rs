@@ -65,7 +65,7 @@ fn story(seed: u64) -> String {
                 }
             }
             8 if hub.run.spec.state == UpdateRunState::Run && dice.usize(..3) == 0 => {
-                hub.set_state(UpdateRunState::Stop)
+                hub.set_state(UpdateRunState::Stop);
             }
             _ => {
                 if hub.run.spec.state == UpdateRunState::Stop {
