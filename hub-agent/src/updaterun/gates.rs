@@ -178,16 +178,13 @@ async fn begin<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, namespace: &str, (place
         tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
     }
     let wakes = (ctx.queue.clone(), key.clone());
-    match user.watch_one(&id, !namespace.is_empty(), wakes).await {
-        Some(object) => {
-            let found = object.object();
-            watches.insert(key, place, Watch::Open { object, _seat: seat });
-            (found, None)
-        }
-        None => {
-            watches.insert(key, place, Watch::Later(later, None));
-            (None, Some(later))
-        }
+    if let Some(object) = user.watch_one(&id, !namespace.is_empty(), wakes).await {
+        let found = object.object();
+        watches.insert(key, place, Watch::Open { object, _seat: seat });
+        (found, None)
+    } else {
+        watches.insert(key, place, Watch::Later(later, None));
+        (None, Some(later))
     }
 }
 
