@@ -8,6 +8,7 @@ use fleet_e2e::played::{Act, Cast};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::browser::{Browser, ask};
 
@@ -126,17 +127,62 @@ fn other_sites_other_names_and_used_links_are_refused() {
             ask(&browser.at, &path, &own[..1]).await?.starts_with("HTTP/1.1 403"),
             "once"
         );
-        // A page of another origin in the same browser: it can send what it likes, and is not heard.
-        browser.page.goto("data:text/html,<title>elsewhere</title>").await?;
-        let sent = format!(
+        browser.close().await
+    });
+}
+
+/// A page of another program on this machine: the browser takes it for the same site, and sends our cookie along. It answers
+/// whatever is asked with a form that cordons a member.
+async fn neighbour(at: &str, member: &str) -> Result<String> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let own = format!("http://{}/", listener.local_addr()?);
+    let page = format!(
+        "<!doctype html><title>elsewhere</title><form method=post action=\"{at}/act\"><input name=act value=cordon>\
+         <input name=name value=\"{member}\"><input name=form value=guessed><button>Win</button></form>"
+    );
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{page}",
+        page.len()
+    );
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = [0; 4096];
+            // Whoever asks nothing gets nothing.
+            if stream.read(&mut asked).await.is_ok_and(|read| read > 0) {
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    });
+    Ok(own)
+}
+
+#[test]
+fn a_form_on_a_page_of_the_same_machine_changes_nothing() {
+    scenario("dash-form", |ctx| async move {
+        let cast = Cast::new(&ctx, &["one"]).await?;
+        let one = cast.name("one");
+        let browser = Browser::new(&ctx).await?;
+        let elsewhere = neighbour(&browser.at, &one).await?;
+        browser.page.goto(&elsewhere).await?;
+        browser.click("button").await?;
+        browser.until_it_says("comes from another page").await?;
+        let members: Api<MemberCluster> = Api::all(ctx.hub().await?);
+        let taints = members.get(&one).await?.spec.taints;
+        ensure!(taints.is_empty(), "another page has cordoned it: {taints:?}");
+        // Nor can it read anything, although the cookie goes along.
+        browser.page.goto(&elsewhere).await?;
+        let read = format!(
             "const done = arguments[0];
-             fetch({}, {{ method: 'POST', credentials: 'include', mode: 'no-cors', body: 'act=cordon&name=x' }})
-               .then((answer) => fetch({}, {{ credentials: 'include' }})).then(() => done('read'), () => done('refused'));",
-            json!(format!("{}/act", browser.at)),
+             fetch({}, {{ credentials: 'include' }}).then(() => done('read'), () => done('refused'));",
             json!(browser.at)
         );
-        let said = browser.page.execute_async(&sent, vec![]).await?;
+        let said = browser.page.execute_async(&read, vec![]).await?;
         ensure!(said == json!("refused"), "another page has read the dashboard: {said}");
+        // What it tried works from the dashboard's own page.
+        browser.open(&format!("/members/{one}")).await?;
+        browser.click("a[data-act=cordon]").await?;
+        browser.click("form.act button").await?;
+        browser.until_it_says("is cordoned").await?;
         browser.close().await
     });
 }

@@ -16,6 +16,11 @@ use crate::browser::{Browser, Theme};
 /// A laptop, a large screen and a phone.
 const WIDTHS: [u32; 3] = [1280, 2560, 390];
 
+/// Keys, as WebDriver names them.
+const TAB: &str = "\u{E004}";
+const ENTER: &str = "\u{E007}";
+const RIGHT: &str = "\u{E014}";
+
 /// Where pictures go: into the documentation if they are to be kept.
 fn pictures() -> PathBuf {
     let docs = std::env::var_os("FLEET_PICTURES").map(PathBuf::from);
@@ -64,6 +69,13 @@ fn every_page_is_accessible_and_fits_in_both_themes_and_at_every_width() {
             ("members", "/members".to_owned()),
             ("member", format!("/members/{tokyo}")),
             ("timeline", format!("/placements/{}/timeline", web.name)),
+            ("timeline-fleet", "/timeline".to_owned()),
+            ("timeline-run", format!("/runs/{run}/timeline")),
+            ("timeline-member", format!("/members/{tokyo}/timeline")),
+            ("placements", "/placements".to_owned()),
+            ("changes", format!("/placements/{}/changes?from=0&to=0", web.name)),
+            ("drain", format!("/act?act=drain&name={tokyo}")),
+            ("no-such-page", "/nothing".to_owned()),
             ("empty", "/placements/there-is-none/differences".to_owned()),
         ];
         browser.open(&pages[2].1).await?;
@@ -74,7 +86,7 @@ fn every_page_is_accessible_and_fits_in_both_themes_and_at_every_width() {
         std::fs::create_dir_all(&dir)?;
         for (name, path) in &pages {
             browser.open(path).await?;
-            browser.until("document.querySelector('#fragment')", name).await?;
+            browser.until("document.querySelector('main')", name).await?;
             for theme in Theme::ALL {
                 for width in WIDTHS {
                     browser.looks(theme, width).await?;
@@ -85,9 +97,20 @@ fn every_page_is_accessible_and_fits_in_both_themes_and_at_every_width() {
                     ensure!(wide == json!(true), "{at}: one has to scroll sideways");
                     axe::clean(&browser, &at).await?;
                 }
-                let picture = browser.picture(theme, WIDTHS[0]).await?;
-                ensure!(picture.starts_with(b"\x89PNG"), "{name} is no picture");
-                std::fs::write(dir.join(format!("dashboard-{name}-{}.png", theme.word())), picture)?;
+                for width in WIDTHS {
+                    let picture = browser.picture(theme, width).await?;
+                    ensure!(picture.starts_with(b"\x89PNG"), "{name} is no picture");
+                    // The documentation shows those of a laptop.
+                    let size = if width == WIDTHS[0] {
+                        String::new()
+                    } else {
+                        format!("-{width}")
+                    };
+                    std::fs::write(
+                        dir.join(format!("dashboard-{name}-{}{size}.png", theme.word())),
+                        picture,
+                    )?;
+                }
             }
         }
         browser.close().await
@@ -108,13 +131,11 @@ fn the_keyboard_alone_is_enough() {
         browser
             .until("document.querySelectorAll('.matrix .cell').length >= 2", "two cells")
             .await?;
-        let press = |key: &str| {
-            format!(
-                "(document.activeElement || document.body).dispatchEvent(new KeyboardEvent('keydown', {{ key: {}, bubbles: true, cancelable: true }}))",
-                json!(key)
-            )
+        // Real keys, to whatever has the focus: the page hears what a person's keyboard would send.
+        let press = async |keys: &str| -> anyhow::Result<()> {
+            Ok(browser.page.active_element().await?.send_keys(keys).await?)
         };
-        browser.value(&press("/")).await?;
+        press("/").await?;
         ensure!(
             browser.value("document.activeElement.name").await? == json!("q"),
             "/ leads to the search"
@@ -124,13 +145,32 @@ fn the_keyboard_alone_is_enough() {
             .value("document.querySelectorAll('.matrix .cell[tabindex=\"0\"]').length")
             .await?;
         ensure!(stops == json!(1), "{stops} stops");
-        browser
-            .value("document.querySelector('.matrix .cell[tabindex=\"0\"]').focus()")
-            .await?;
+        // From the search Tab leads there.
+        let mut tabs = 0;
+        while browser.value("document.activeElement.matches('.cell')").await? != json!(true) {
+            ensure!(tabs < 40, "forty times Tab do not lead to a cell");
+            press(TAB).await?;
+            tabs += 1;
+        }
         let first = browser.value("document.activeElement.getAttribute('href')").await?;
-        browser.value(&press("ArrowRight")).await?;
+        press(RIGHT).await?;
         let second = browser.value("document.activeElement.getAttribute('href')").await?;
         ensure!(second != first && second.is_string(), "{first} {second}");
+        press(ENTER).await?;
+        browser.until("document.querySelector('.chain')", "why").await?;
+        let at = browser.value("location.pathname").await?;
+        ensure!(at == second, "Enter leads to {at} instead of {second}");
+        // The first stop of a page leads past its menu.
+        press(TAB).await?;
+        ensure!(
+            browser.value("document.activeElement.className").await? == json!("skip"),
+            "the first stop is another"
+        );
+        press(ENTER).await?;
+        ensure!(
+            browser.value("document.activeElement.id").await? == json!("page"),
+            "it leads elsewhere"
+        );
         browser.close().await
     });
 }
