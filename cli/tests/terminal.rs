@@ -42,11 +42,11 @@ impl Screen {
         let address = server.local_addr().expect("an address");
         let folder = tempfile::tempdir().expect("a directory");
         let kubeconfig = folder.path().join("config");
-        let text = format!(
+        let config = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: hub\nclusters: [{{ name: hub, cluster: {{ server: 'http://{address}' }} }}]\n\
              contexts: [{{ name: hub, context: {{ cluster: hub, user: u }} }}]\nusers: [{{ name: u, user: {{}} }}]\n"
         );
-        std::fs::write(&kubeconfig, text).expect("it can be written");
+        std::fs::write(&kubeconfig, config).expect("it can be written");
         let size = Winsize {
             ws_row: 24,
             ws_col: 80,

@@ -134,7 +134,8 @@ fn a_key_without_a_meaning_says_so() {
 #[test]
 fn what_is_chosen_stays_chosen_and_is_seen() {
     let many = |names: &[&str]| {
-        let lines: String = names.iter().map(|name| format!("ok {name}  well\n")).collect();
+        let lines: Vec<_> = names.iter().map(|name| format!("ok {name}  well")).collect();
+        let lines = lines.join("\n") + "\n";
         Picture {
             body: Box::new(move |_| format!("a summary\n{lines}")),
             subjects: names.iter().map(|name| (*name).to_owned()).collect(),

@@ -83,7 +83,7 @@ pub(in crate::plan) async fn plan<S: Scope>(client: &Client, asked: &Asked<'_>) 
     let selectors = &placement.spec.resource_selectors;
     let selected = selected::select(client, &kinds, key, selectors, &over, &texts, &mut notes).await?;
 
-    let run = WrittenRun::find::<S>(client, key, &over, asked).await?;
+    let run = WrittenRun::find::<S>(client, key, &over, asked.strategy).await?;
     let name = run.as_ref().map(|run| run.spec.staged_rollout_strategy_name.as_str());
     let name = name.or(asked.strategy);
     let strategy = match name {

@@ -22,7 +22,6 @@ use kube::{
 };
 
 use super::{
-    asked::Asked,
     left::Left,
     manifests::Object,
     read::{PAGE, find, list},
@@ -43,7 +42,7 @@ impl WrittenRun {
         client: &Client,
         key: &PlacementKey,
         over: &[Object],
-        asked: &Asked<'_>,
+        strategy: Option<&str>,
     ) -> Result<Option<Self>> {
         let namespace = key.namespace().unwrap_or_default();
         let is_own = |object: &&Object| {
@@ -62,7 +61,7 @@ impl WrittenRun {
             let text = format!("the files hold several update runs of {key}: a plan is about one");
             return Err(Failure::usage(text, next));
         }
-        if asked.strategy.is_some() {
+        if strategy.is_some() {
             let text = format!(
                 "update run {} of the files names its strategy: leave --strategy out",
                 run.id.name

@@ -63,9 +63,10 @@ fn single(flags: &Flags, command: &str) -> Typed {
     };
     let verb = words.split(' ').next().unwrap_or_default();
     if !OLD.contains(&verb) {
-        let all: String = flags.iter().map(|flag| format!(" {}", shown(flag))).collect();
+        let all = flags.iter().map(|flag| shown(flag));
+        let all: Vec<_> = std::iter::once(command.to_owned()).chain(all.map(Into::into)).collect();
         return Typed {
-            text: format!("{command}{all}"),
+            text: all.join(" "),
             lacks: Vec::new(),
         };
     }

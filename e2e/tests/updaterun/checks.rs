@@ -118,7 +118,7 @@ fn the_examples_check_begins_when_its_stage_is_reached_and_the_run_waits_for_it(
 /// The Job has done its work, as the one that carries it out says.
 async fn complete(ctx: &Ctx, name: &str) -> Result<()> {
     let jobs: Api<Job> = Api::namespaced(ctx.hub().await?, &ctx.name("checks"));
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = fleet_e2e::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let says = |type_name: &str| json!({ "type": type_name, "status": "True", "reason": "ByHand", "message": "", "lastTransitionTime": now });
     let status = json!({
         "startTime": now, "completionTime": now, "succeeded": 1,
