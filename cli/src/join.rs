@@ -193,18 +193,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         data: Some(BTreeMap::from([("token".to_owned(), token)])),
         ..Secret::default()
     };
-    credential::ensure_namespace(&member.client, &member_namespace).await?;
-    apply(&Api::namespaced(member.client.clone(), &member_namespace), &secret).await?;
-    eprintln!("member: Secret {member_namespace}/{TOKEN_SECRET} holds the hub token");
-    if member_namespace != FORMER_NAMESPACE {
-        let former = Api::<Secret>::namespaced(member.client, FORMER_NAMESPACE);
-        if let Ok(Some(_)) = former.get_opt(TOKEN_SECRET).await {
-            eprintln!(
-                "note: Secret {FORMER_NAMESPACE}/{TOKEN_SECRET} on the member is not needed any more once the chart has \
-                 these values"
-            );
-        }
-    }
+    hand_over(&member.client, &member_namespace, &secret).await?;
 
     let namespace = member_namespace.clone();
     let values = values(&hub, hub_url, &cluster, member_namespace);
@@ -243,6 +232,24 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     waited?;
     eprintln!("{cluster} has joined");
     Ok(Exit::Done)
+}
+
+/// Puts the token where the member agent reads it.
+async fn hand_over(member: &Client, namespace: &str, secret: &Secret) -> Result<()> {
+    credential::ensure_namespace(member, namespace).await?;
+    apply(&Api::namespaced(member.clone(), namespace), secret).await?;
+    eprintln!("member: Secret {namespace}/{TOKEN_SECRET} holds the hub token");
+    if namespace == FORMER_NAMESPACE {
+        return Ok(());
+    }
+    let former = Api::<Secret>::namespaced(member.clone(), FORMER_NAMESPACE);
+    if let Ok(Some(_)) = former.get_opt(TOKEN_SECRET).await {
+        eprintln!(
+            "note: Secret {FORMER_NAMESPACE}/{TOKEN_SECRET} on the member is not needed any more once the chart has these \
+             values"
+        );
+    }
+    Ok(())
 }
 
 /// Whether a URL leads back to the machine itself.

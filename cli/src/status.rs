@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     let place = common.reach().await?;
     let reader = Reader::new(&place.hub);
     if words.is_empty() {
-        let overview = progress::shown(READING, fleet::read(&reader, &only, now())).await?;
+        let overview = progress::shown(READING, Box::pin(fleet::read(&reader, &only, now()))).await?;
         output::print(&overview, common.output)?;
         return Ok(overview.exit());
     }

@@ -43,7 +43,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     let Args { words, common } = args;
     subject::placement(&words, "default")?;
     let place = common.reach().await?;
-    let tree = progress::shown(READING, read(&place, &words, now())).await?;
+    let tree = progress::shown(READING, Box::pin(read(&place, &words, now()))).await?;
     output::print(&tree, common.output)?;
     Ok(Exit::Done)
 }

@@ -47,13 +47,13 @@ impl Screen {
              contexts: [{{ name: hub, context: {{ cluster: hub, user: u }} }}]\nusers: [{{ name: u, user: {{}} }}]\n"
         );
         std::fs::write(&kubeconfig, config).expect("it can be written");
-        let size = Winsize {
+        let window = Winsize {
             ws_row: 24,
             ws_col: 80,
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
-        let OpenptyResult { master, slave } = openpty(Some(&size), None).expect("a terminal");
+        let OpenptyResult { master, slave } = openpty(Some(&window), None).expect("a terminal");
         let side = || Stdio::from(slave.try_clone().expect("a copy"));
         let child = Command::new(env!("CARGO_BIN_EXE_kubectl-fleet"))
             .args(args)

@@ -52,11 +52,13 @@ impl Drop for Screen {
 
 pub(super) async fn run(source: &mut impl Source, place: &Place, time_is_up: impl Future<Output = ()>) -> Result<Exit> {
     let style = Style::of_stdout(false);
+    // From here on a signal ends the screen, and not the process before the terminal is as it was.
+    let told_to_end = told_to_end();
     let mut screen = Screen(ratatui::try_init().context("cannot use the terminal")?);
     let end = async {
         tokio::select! {
             () = time_is_up => Exit::TimedOut,
-            () = told_to_end() => Exit::Error,
+            () = told_to_end => Exit::Error,
         }
     };
     let shown = drive(source, place, &style, keyboard(), end, &mut |state| {
@@ -71,15 +73,18 @@ pub(super) async fn run(source: &mut impl Source, place: &Place, time_is_up: imp
     Ok(exit)
 }
 
-/// Somebody ends this process from elsewhere.
-async fn told_to_end() {
+/// Somebody ends this process from elsewhere, from now on.
+fn told_to_end() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut ended), Ok(mut hung_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = ended.recv() => {}
-        _ = hung_up.recv() => {}
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::hangup()));
+    async move {
+        let (Ok(mut ended), Ok(mut hung_up)) = signals else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = ended.recv() => {}
+            _ = hung_up.recv() => {}
+        }
     }
 }
 

@@ -121,7 +121,11 @@ fn pipeline(site: &Site<'_>, run: &Run<'_>, name: &Name) -> Markup {
     let Some(status) = run.status else {
         return html! {};
     };
-    let back = if Standing::of(run.status) == Standing::RollingBack { " back" } else { Default::default() };
+    let back = if Standing::of(run.status) == Standing::RollingBack {
+        " back"
+    } else {
+        Default::default()
+    };
     html! {
         ol class={ "pipeline" (back) } {
             @for stage in &status.stages_status { (stage::one(site, run, stage, name)) }

@@ -63,8 +63,9 @@ fn single(flags: &Flags, command: &str) -> Typed {
     };
     let verb = words.split(' ').next().unwrap_or_default();
     if !OLD.contains(&verb) {
-        let all = flags.iter().map(|flag| shown(flag));
-        let all: Vec<_> = std::iter::once(command.to_owned()).chain(all.map(Into::into)).collect();
+        let all: Vec<_> = std::iter::once(command.to_owned())
+            .chain(flags.iter().map(shown))
+            .collect();
         return Typed {
             text: all.join(" "),
             lacks: Vec::new(),
