@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use parking_lot::Mutex;
 
-use super::grid::{self, Cell};
+use super::cell::{self, Cell};
 
 /// A binding.
 pub(crate) struct Bound<S: Scope> {
@@ -80,7 +80,7 @@ static CELLS: LazyLock<Words<Cell>> = LazyLock::new(|| Words(Mutex::default()));
 impl<S: Scope> Bound<S> {
     /// What is kept of a binding.
     pub(crate) fn of(mut binding: S::Binding) -> Self {
-        let cell = CELLS.of(grid::cell::<S>(&binding));
+        let cell = CELLS.of(cell::of::<S>(&binding));
         let meta = std::mem::take(binding.meta_mut());
         let (spec, status) = (binding.spec().clone(), binding.status().cloned());
         let labels = meta.labels.as_ref();

@@ -1,7 +1,5 @@
 //! One kind of placement and everything that belongs to it.
 
-use std::sync::Arc;
-
 use fleet_api::{
     kind::{HasSpec as _, Kind, Resource},
     labels,
@@ -13,7 +11,7 @@ use fleet_runtime::{
 };
 use kube::core::PartialObjectMeta;
 
-use super::{Watching, bound::Bound, grid::Grid};
+use super::{Watching, bound::Bound};
 use crate::view::Name;
 
 /// The stores of one scope. Cheap to clone.
@@ -31,7 +29,8 @@ pub(crate) struct Family<S: Scope> {
 }
 
 impl<S: Scope> Family<S> {
-    pub(super) fn watch(watching: &mut Watching<'_>, grid: &Arc<Grid>) -> Self {
+    /// `changed` hears of each placement of which a binding has changed.
+    pub(super) fn watch(watching: &mut Watching<'_>, changed: impl Fn(&Name) + Send + Sync + 'static) -> Self {
         let mut policies = Store::builder(S::PolicySnapshot::CRD.plural);
         let policies_of = policies.index(parent);
         let mut snapshots = Store::builder(S::ResourceSnapshot::CRD.plural);
@@ -47,10 +46,9 @@ impl<S: Scope> Family<S> {
         watching.names(snapshots);
         watching.whole(policies);
         watching.whole(approvals);
-        let grid = grid.clone();
         watching.bound(bindings, move |binding| {
             if let Some(key) = placement(binding) {
-                grid.changed(&name(&key));
+                changed(&name(&key));
             }
         });
         Self {

@@ -6,6 +6,7 @@
 
 mod beats;
 mod bound;
+mod cell;
 mod family;
 mod gather;
 mod grid;
@@ -37,8 +38,9 @@ use tokio::{sync::watch, time::Duration};
 
 use self::bound::Bound;
 pub(crate) use self::{
+    cell::{Cell, Mark},
     family::{Family, key as family_key, name, parent_name},
-    grid::{Cell, Column, Grid, Mark},
+    grid::{Column, Grid},
     health::{Kinds, Reception},
     stand::Stand,
 };
@@ -195,6 +197,10 @@ impl Hub {
     /// Starts to watch.
     pub fn watch(client: Client, clock: Clock, tasks: &mut Tasks) -> Self {
         let grid = Arc::new(Grid::default());
+        let changed = |grid: &Arc<Grid>| {
+            let grid = grid.clone();
+            move |placement: &Name| grid.changed(placement)
+        };
         let mut watching = Watching {
             client,
             era: Era::default(),
@@ -219,8 +225,8 @@ impl Hub {
             budgets: watching.whole(Store::builder(ClusterResourcePlacementDisruptionBudget::CRD.plural)),
             evictions: watching.whole(Store::builder(ClusterResourcePlacementEviction::CRD.plural)),
             events: watching.events(),
-            cluster: Family::watch(&mut watching, &grid),
-            namespaced: Family::watch(&mut watching, &grid),
+            cluster: Family::watch(&mut watching, changed(&grid)),
+            namespaced: Family::watch(&mut watching, changed(&grid)),
             grid,
             kinds: watching.kinds.clone(),
             changed: watching.changed.clone(),
