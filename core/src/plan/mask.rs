@@ -19,6 +19,12 @@ pub(super) fn mask(before: Option<&mut Value>, after: Option<&mut Value>) {
             for field in FIELDS {
                 both(before, after, field);
             }
+            // What is no Secret itself may have one in it.
+            for side in [before, after] {
+                if !is_secret(side) {
+                    each(side);
+                }
+            }
         }
         (Some(only), None) | (None, Some(only)) => {
             for field in FIELDS {
