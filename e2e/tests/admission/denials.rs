@@ -264,7 +264,7 @@ fn overrides() -> Vec<(Value, &'static str)> {
         (term, "labelSelector is required"),
         (sorted, "only labelSelector is supported"),
         (
-            overriding(json!([role()]), json!([])),
+            overriding(json!([role()]), Value::Null),
             "invalid JSONPatchOverrides: JSONPatchOverrides cannot be empty",
         ),
         (

@@ -161,10 +161,24 @@ fn a_placement_whose_finalizers_were_taken_away_leaves_nothing() {
         // The agent puts them back when it sees that; whoever is faster.
         let kubectl = ctx.kubectl("hub")?;
         let patch = r#"{"metadata":{"finalizers":null}}"#;
-        let take = ["patch", "crp", &crp.name, "--type=merge", "-p", patch];
-        tokio::try_join!(kubectl.ok(&take), async {
-            kubectl.ok(&["delete", "crp", &crp.name, "--wait=false"]).await
-        })?;
+        let take = async {
+            let taken = kubectl
+                .ok(&["patch", "crp", &crp.name, "--type=merge", "-p", patch])
+                .await;
+            // The deletion may be over by then.
+            taken.map(drop).or_else(|error| {
+                if error.to_string().contains("(NotFound)") {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            })
+        };
+        let delete = async {
+            let done = kubectl.ok(&["delete", "crp", &crp.name, "--wait=false"]).await;
+            done.map(drop)
+        };
+        tokio::try_join!(take, delete)?;
         crp.until_gone().await
     });
 }
