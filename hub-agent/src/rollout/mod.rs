@@ -1,6 +1,7 @@
 //! Rolls the latest resources out: carries out what `fleet_core::rollout` plans for one placement.
 //!
-//! Watches bindings, snapshots, overrides, placements and the clusters' labels. Has bindings written ([`crate::binding`]):
+//! Watches bindings, snapshots, overrides' snapshots, placements, the clusters' labels and windows, and whether one is held
+//! after the hub went back in time. Has bindings written ([`crate::binding`]):
 //! state, snapshot, overrides, apply strategy; has those deleted that are left, and says `RolloutStarted` False where a
 //! cluster has to wait. That it has started follows from what a binding names, and is said with the rest of its status.
 

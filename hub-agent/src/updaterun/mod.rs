@@ -1,7 +1,8 @@
 //! Staged update runs: carries out what `fleet_core::updaterun` decides about one run.
 //!
-//! Watches runs, their strategies and approval requests, and placements with what belongs to them. Writes runs, approval
-//! requests, and the bindings of clusters whose turn has come. Nothing is polled: a run is looked at when something of it
+//! Watches runs, their strategies and approval requests, placements with what belongs to them, members, and the objects of
+//! gates. Writes runs, approval requests, the bindings of clusters whose turn has come, on a snapshot that a run takes back
+//! the annotation `failed-in`, and the snapshots of a run that names no index. Nothing is polled: a run is looked at when something of it
 //! changes, and at the instant that the decision names.
 
 mod advance;

@@ -1,8 +1,9 @@
 //! From bindings to Works in the members' namespaces. What became of them goes to the binding roll-up (`status::binding`),
 //! and so do members' reports, as long as nothing here waits for them.
 //!
-//! Watches bindings, Works, snapshots, overrides and the placements' strategies. Writes Works and bindings' finalizers. The
-//! decisions are `fleet_core::work`.
+//! Watches bindings, Works, snapshots, the placements' strategies, the clusters' labels, and whether one is held after the hub
+//! went back in time; overrides come with what a binding names. Writes Works and bindings' finalizers. The decisions are
+//! `fleet_core::work`.
 
 mod confirm;
 mod kept;
