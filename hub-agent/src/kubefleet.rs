@@ -135,7 +135,7 @@ impl Again {
     }
 }
 
-/// They are named and never removed: somebody wanted what they do, which is not what webhooks without a server do.
+/// Policies are named and never removed: they work without a server, and somebody wanted what they do. Webhooks do not.
 async fn look_for_policy(client: &Client, events: &Recorder, name: &str) -> kube::Result<()> {
     let binding = format!("{name}-binding");
     let api = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());

@@ -64,7 +64,7 @@ pub(crate) fn lists<'a>(
     clusters.iter().map(on).collect()
 }
 
-/// The snapshots that count, of every override one of whose snapshots is about one of these objects.
+/// Of each override that is about one of these objects, in any of its snapshots: the snapshot that counts.
 fn counting<'a, N: Resource, O: Resource + Send + Sync + 'static>(
     objects: impl Iterator<Item = &'a ObjectId>,
     (about, of): (&Index<N, ObjectId>, &Index<N, Key>),
