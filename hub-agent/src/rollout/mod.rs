@@ -17,7 +17,7 @@ use fleet_api::{
     placement::{ApplyStrategy, RolloutStrategyType, Scope},
 };
 use fleet_core::{
-    overrides::{Cluster, choose::Lists},
+    overrides::choose::Lists,
     rollout::{self as core, Action, Blocked, Budget, Goal, Member, Target, World, apply_strategy, restamp_external},
     session::recovery::Recovery,
     work::Group,
@@ -344,31 +344,8 @@ impl Latest {
                 lists: vec![Ok(Lists::default()); bindings.len()],
             });
         };
-        let members: Vec<_> = bindings
-            .iter()
-            .map(|binding| {
-                ctx.shared
-                    .members
-                    .get(&Key::cluster(binding.spec().target_cluster.as_str()))
-            })
-            .collect();
-        let empty = BTreeMap::new();
-        let views: Vec<_> = bindings
-            .iter()
-            .zip(&members)
-            .map(|(binding, member)| Cluster {
-                name: binding.spec().target_cluster.as_str(),
-                labels: member.as_ref().map_or(&empty, |member| member.labels()),
-            })
-            .collect();
-        let user = &ctx.shared.user;
-        let scoped = |object: &_| user.is_cluster_scoped(object);
-        let mut lists = overrides::lists(&ctx.shared.overrides, &name, group.resources(), &scoped, &views);
-        for (list, (view, member)) in lists.iter_mut().zip(views.iter().zip(&members)) {
-            if member.is_none() && ctx.knows_cluster(view.name) {
-                *list = Err(format!("MemberCluster {:?} cannot be read", view.name));
-            }
-        }
+        let clusters: Vec<_> = bindings.iter().map(|b| b.spec().target_cluster.as_str()).collect();
+        let lists = overrides::on_clusters(ctx, &name, group.resources(), &clusters);
         Ok(Self {
             snapshot: master.meta().name.clone(),
             lists,
