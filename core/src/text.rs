@@ -18,9 +18,27 @@ pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     format!("{}… ({} bytes)", &text[..text.floor_char_boundary(max)], text.len()).into()
 }
 
+/// The first `max` of these names, and how many more there are.
+pub fn few<S: AsRef<str>>(names: &[S], max: usize) -> String {
+    let first: Vec<_> = names.iter().take(max).map(AsRef::as_ref).collect();
+    let first = first.join(", ");
+    match names.len().saturating_sub(max) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_names_stand_for_many() {
+        let names = ["a", "b", "c"];
+        assert_eq!(few(&names[..0], 2), "");
+        assert_eq!(few(&names[..2], 2), "a, b");
+        assert_eq!(few(&names, 2), "a, b and 1 more");
+    }
 
     #[test]
     fn a_quote_is_short_whatever_is_quoted() {

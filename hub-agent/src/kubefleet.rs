@@ -12,13 +12,13 @@ use fleet_runtime::{backoff::Backoff, client::answered, events::Recorder, logs};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-use kube::{
-    Api, Client, Resource, ResourceExt as _,
-    api::{DeleteParams, Preconditions},
-};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
-use crate::{admission::configuration, writer::record};
+use crate::{
+    admission::configuration,
+    writer::{delete_exactly, record},
+};
 
 /// The names that KubeFleet gives them.
 const VALIDATING: [&str; 2] = [
@@ -135,7 +135,7 @@ impl Again {
     }
 }
 
-/// They are named and never removed: somebody wanted what they do, which is not what webhooks without a server do.
+/// Policies are named and never removed: they work without a server, and somebody wanted what they do. Webhooks do not.
 async fn look_for_policy(client: &Client, events: &Recorder, name: &str) -> kube::Result<()> {
     let binding = format!("{name}-binding");
     let api = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
@@ -158,16 +158,8 @@ async fn look_for<K: Configuration>(client: &Client, events: &Recorder, name: &s
         return Ok(());
     };
     if remove {
-        // Exactly this one: somebody may have put another in its place.
-        let only = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: found.uid(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        match api.delete(name, &only).await {
-            Ok(_) => {
+        match delete_exactly(&api, &found).await {
+            Ok(()) => {
                 let event = WebhookConfigurationEvent::Removed;
                 tracing::warn!("{kind} {name}: {}", event.message());
                 record(events, Scope::Cluster, &found, &event);

@@ -37,6 +37,14 @@ pub struct RolloutStrategy {
     pub report_back_strategy: Option<ReportBackStrategy>,
 }
 
+impl RolloutStrategy {
+    /// Whether what was placed stays on the clusters when the placement is deleted.
+    pub fn abandons(&self) -> bool {
+        let delete = self.delete_strategy.as_ref();
+        delete.is_some_and(|delete| delete.propagation_policy == DeletePropagationPolicy::Abandon)
+    }
+}
+
 closed_enum! {
     /// Who rolls changes out.
     RolloutStrategyType {

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use fleet_core::plan::{Action, Change, Cluster, Kind, ObjectChange, Plan};
+use fleet_core::{
+    plan::{Action, Change, Cluster, Kind, ObjectChange, Plan},
+    text,
+};
 use serde::Serialize;
 
 use crate::{
@@ -350,10 +353,7 @@ fn slashed(namespace: &str, name: &str) -> String {
 }
 
 pub(super) fn few(names: &[String]) -> String {
-    match names.len().checked_sub(NAMES_MAX) {
-        None | Some(0) => names.join(", "),
-        Some(more) => format!("{} and {more} more", names[..NAMES_MAX].join(", ")),
-    }
+    text::few(names, NAMES_MAX)
 }
 
 fn count(number: usize, what: &str) -> String {

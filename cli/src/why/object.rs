@@ -238,12 +238,12 @@ fn chain(sought: &Sought<'_>, by: &[String], origins: &[Origin], first: Option<&
         };
         Step::waiting("Sent", Cause::new(format!("no Work carries it{on} yet"), next))
     } else {
-        Step::done("Sent", format!("to {} of the fleet", clusters(origins.len())))
+        Step::done("Sent", format!("to {} of the fleet", members(origins.len())))
     });
     chain
 }
 
-fn clusters(count: usize) -> String {
+fn members(count: usize) -> String {
     match count {
         1 => "1 member".to_owned(),
         count => format!("{count} members"),

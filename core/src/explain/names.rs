@@ -3,6 +3,8 @@
 use fleet_api::names::Scope;
 use fleet_api::placement::ResourceIdentifier;
 
+use crate::text;
+
 /// The names that a text or a command may speak of. Those that are not known are empty.
 #[derive(Debug, Clone, Default)]
 pub struct Names<'a> {
@@ -85,12 +87,7 @@ pub(super) fn spoken(id: &ResourceIdentifier) -> String {
 pub(super) fn few<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const NAMED_MAX: usize = 3;
     let names: Vec<_> = names.into_iter().collect();
-    let more = names.len().saturating_sub(NAMED_MAX);
-    let first = names[..names.len().min(NAMED_MAX)].join(", ");
-    match more {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
+    text::few(&names, NAMED_MAX)
 }
 
 /// `1 cluster`, `2 clusters`.

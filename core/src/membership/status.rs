@@ -200,9 +200,11 @@ fn events(before: &[Condition], after: &[Condition], not_ready: Option<&str>) ->
         Some(_) => events.push(Event::JoinStateUnknown),
         None => {}
     }
-    let lost = |list: &[Condition]| {
-        find(list, member_cluster::Healthy::TYPE).is_some_and(|c| c.reason == "MemberClusterHeartbeatLost")
+    let silent = member_cluster::Healthy::HeartbeatLost {
+        last: Timestamp::UNIX_EPOCH,
     };
+    let silent = silent.reason();
+    let lost = |list: &[Condition]| find(list, member_cluster::Healthy::TYPE).is_some_and(|c| c.reason == silent);
     match (lost(before), lost(after)) {
         (false, true) => events.push(Event::HeartbeatLost),
         (true, false) => events.push(Event::HeartbeatRestored),

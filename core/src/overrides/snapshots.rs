@@ -10,7 +10,7 @@ use fleet_api::names::{self, NameTooLong};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-/// Snapshots kept of each override, those in use not counted out.
+/// Snapshots kept of each override. Those in use count too, but are never deleted.
 pub const HISTORY_MAX: usize = 10;
 
 /// One of an override's snapshots.
@@ -24,7 +24,7 @@ pub struct Existing {
     pub labelled_latest: bool,
     /// The hash in its spec.
     pub hash: Vec<u8>,
-    /// Whether a binding names it.
+    /// Whether a binding names it, or an update run needs it that has not ended.
     pub in_use: bool,
 }
 
@@ -48,8 +48,8 @@ pub fn hash(spec: &impl Serialize) -> serde_json::Result<Vec<u8>> {
 
 /// What an override with this name and hash needs, given its snapshots.
 ///
-/// A name that a binding has, as `is_named` says, is not given again: the snapshot that it means was one of another override
-/// of this name, deleted since, and the binding must not take the new one for it before its turn has come.
+/// A name that a binding still has, as `is_named` says, is not given again. It means a snapshot of an earlier override of this
+/// name: given to a new one, it would reach the binding before its turn has come.
 pub fn plan(
     name: &str,
     hash: &[u8],

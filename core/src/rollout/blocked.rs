@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Counts, Member, Readiness, State, World};
+use crate::text;
 
 /// Clusters named in a message; a rollout to a thousand clusters must not make a message of a thousand names.
 const NAMED_MAX: usize = 3;
@@ -140,12 +141,7 @@ impl Waiting {
     fn fmt_names(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.unavailable.len();
         write!(f, "waiting for {count} of {} clusters to become available: ", self.of)?;
-        f.write_str(&self.unavailable[..count.min(NAMED_MAX)].join(", "))?;
-        if count > NAMED_MAX {
-            write!(f, " and {} more", count - NAMED_MAX)
-        } else {
-            Ok(())
-        }
+        f.write_str(&text::few(&self.unavailable, NAMED_MAX))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Clusters that fail, and how many of them may. Without `max-failures` none ever does.
 //!
-//! A cluster is started only while no more have failed than may and fewer than `maxConcurrency` are under way. So of the
-//! clusters that a run has started at most `max-failures` + `maxConcurrency` can ever have failed to become available.
+//! No cluster is started once more than `max-failures` have failed, nor while `maxConcurrency` are under way. So a run breaks at
+//! most `max-failures` + `maxConcurrency` clusters.
 
 use fleet_api::conditions::update_run::Abort;
 use fleet_api::conditions::update_stage::{ClusterSucceeded, Succeeded};
@@ -124,7 +124,7 @@ impl Pass<'_> {
         cluster.end(self.pen, &ClusterSucceeded::BrokenSince { span, obstacle });
     }
 
-    /// Whether no more clusters have failed than may, those of this stage included.
+    /// Ends the stage once more clusters have failed than may, those of this stage included.
     pub(super) fn check_budget(&self, stage: &StageStatus) -> Result<(), Halt> {
         let Some(max) = self.options.max_failures else {
             return Ok(());

@@ -244,8 +244,8 @@ fn adopt(
     }
 }
 
-/// Starts clusters in the stage's order for as long as fewer than `max` are under way. Only here is a cluster that is no
-/// longer picked skipped before it was started: it may be back when its turn comes.
+/// Starts clusters in the stage's order for as long as fewer than `max` are under way. A cluster that is no longer picked is
+/// skipped here and no sooner: it may be back when its turn comes.
 ///
 /// In a stage without order a cluster whose window is open overtakes one whose is not.
 pub(super) fn start(pass: &mut Pass<'_>, stage: &mut StageStatus, order: Order, max: usize, flight: &mut Flight) {

@@ -6,9 +6,10 @@
 //!
 //! ```text
 //! plan ──► Initialized ──Run──► stage ──► … ──► stage ──► deletion stage ──► Succeeded
-//!                                 │ approval ─► clusters (maxConcurrency) ─► wait, approval
+//!                                 │ approval, gates ─► window ─► clusters (maxConcurrency) ─► wait, approval, gates
 //!                                 ├──Stop──► Stopping ──► Stopped ──Run──► the same stage
-//!                                 └──another run, a user's edit──► Failed
+//!                                 ├──another run, a user's edit──► Failed
+//!                                 └──too many clusters failed──► Failed, or rolling back ──► Failed
 //! ```
 //!
 //! One pass deals with one stage. That the stage has ended is stored before the next one begins, so two stages never

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::world::Binding;
 use super::world::by_cluster;
+use crate::text;
 
 /// Hex digits of a part of the hash. A part only has to differ from that of another plan for the same placement.
 const PART_DIGITS: usize = 16;
@@ -206,11 +207,10 @@ fn clusters(list: &[OutlinedCluster]) -> Vec<&str> {
 fn names_of(list: &[OutlinedCluster]) -> String {
     const SHOWN_MAX: usize = 10;
     let names = clusters(list);
-    match names.len().checked_sub(SHOWN_MAX) {
-        _ if names.is_empty() => "none now".to_owned(),
-        None | Some(0) => names.join(", "),
-        Some(more) => format!("{} and {more} more", names[..SHOWN_MAX].join(", ")),
+    if names.is_empty() {
+        return "none now".to_owned();
     }
+    text::few(&names, SHOWN_MAX)
 }
 
 /// A part of the hash.

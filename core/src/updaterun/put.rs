@@ -1,4 +1,4 @@
-//! Has a binding given something else.
+//! Gives a binding other content.
 
 use super::pass::Pass;
 use super::step::{BindingAction, BindingWrite, Put};

@@ -17,8 +17,8 @@ pub struct Moment {
     pub steady: Timestamp,
 }
 
-/// Since when, in steady time, what the stored status dates by the wall clock. A process that has just begun knows only the
-/// latter.
+/// When what the stored status dates by the wall clock began in steady time. A process that has just begun knows only the
+/// stored times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spans(BTreeMap<String, Span>);
 
@@ -31,8 +31,8 @@ struct Span {
 }
 
 impl Spans {
-    /// When it was, by today's clock, that the clock showed `stamp` for `subject`. The span is kept in `seen`, so that those
-    /// which nobody asks for are forgotten.
+    /// `stamp`, put right for how far the clock was set since then. The span of `subject` is kept in `seen`: those that nobody
+    /// asks for are forgotten.
     pub(super) fn since(&self, subject: String, stamp: Timestamp, at: Moment, seen: &mut Self) -> Timestamp {
         let known = self.0.get(&subject).filter(|span| span.stamp == stamp);
         let since = known.map_or_else(|| first_seen(stamp, at), |span| span.since);

@@ -1,7 +1,7 @@
 //! The memory that reviews take once they are decoded: all together, and those of one source.
 //!
 //! It is paid for before anything is decoded: a list of a million empty entries is three megabytes of text and hundreds of
-//! megabytes of objects. Who holds much holds it back from others at the same address only.
+//! megabytes of objects. A source that holds much of it leaves less to others at its address, and enough to all others.
 
 use std::{
     collections::HashMap,

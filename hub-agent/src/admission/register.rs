@@ -25,7 +25,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{Patch, PatchParams},
     core::ClusterResourceScope,
 };
 use serde::de::DeserializeOwned;
@@ -36,7 +36,7 @@ use super::{
     configuration::{self, At, Configuration, MUTATING, Trust, VALIDATING, bundle},
     hooks::Hook,
 };
-use crate::certificates::Tls;
+use crate::{certificates::Tls, writer::delete_exactly};
 
 const RETRY: Backoff = Backoff {
     min: Duration::from_secs(1),
@@ -320,15 +320,7 @@ async fn remove<K: Registered>(client: &Client, name: &str) -> kube::Result<()> 
     else {
         return Ok(());
     };
-    // Exactly this one: somebody may have put another in its place.
-    let only = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: found.meta().uid.clone(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    answered(api.delete(name, &only)).await?;
+    delete_exactly(&api, &found).await?;
     tracing::info!(name, "Removed a webhook configuration: there are no webhooks any more");
     Ok(())
 }

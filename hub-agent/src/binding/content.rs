@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     pipeline::{Error, Pipeline},
     recovery,
-    writer::Part,
+    writer::{Part, WriteError},
 };
 
 /// What a binding should name.
@@ -123,15 +123,22 @@ pub(crate) async fn remove<S: Scope>(ctx: &Pipeline<S>, placement: &Key, key: &K
         return Ok(());
     }
     let uid = found.and_then(|binding| binding.uid());
-    // Picked again meanwhile, it stays.
+    delete_unscheduled(ctx, placement, key, uid.as_deref()).await?;
+    Ok(())
+}
+
+/// Deletes the binding with this uid; picked again meanwhile, it stays. True if a request was sent and answered.
+pub(super) async fn delete_unscheduled<S: Scope>(
+    ctx: &Pipeline<S>,
+    placement: &Key,
+    key: &Key,
+    uid: Option<&str>,
+) -> Result<bool, WriteError> {
     let unscheduled = |found: &S::Binding| found.spec().state == BindingState::Unscheduled;
-    if ctx
-        .shared
-        .writer
-        .delete(bindings, key, placement, uid.as_deref(), Some(unscheduled))
-        .await?
-    {
+    let (bindings, writer) = (&ctx.family.bindings, &ctx.shared.writer);
+    let sent = writer.delete(bindings, key, placement, uid, Some(unscheduled)).await?;
+    if sent {
         tracing::info!(binding = %key, "Started removing resources");
     }
-    Ok(())
+    Ok(sent)
 }

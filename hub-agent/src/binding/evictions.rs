@@ -23,7 +23,7 @@ pub(crate) async fn evict<S: Scope>(ctx: &Pipeline<S>, placement: &Key, target: 
     if !stays() {
         return Ok(());
     }
-    // Whatever it says: the version goes along, so that it is what was decided about.
+    // Its content is not judged again: the version goes along with the request, so it is what was decided about.
     let seen = |_: &S::Binding| true;
     let sent = ctx
         .shared

@@ -14,7 +14,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    content::{difference, unless_empty},
+    content::{delete_unscheduled, difference, unless_empty},
     status::say,
 };
 use crate::{
@@ -152,20 +152,11 @@ async fn remove<S: Scope>(
     if cluster.is_some_and(|cluster| recovery::is_held(&ctx.shared.internals, &cluster, ctx.now())) {
         return Err(Unwritten::Held);
     }
-    // Picked again meanwhile, it stays.
-    let unscheduled = |found: &S::Binding| found.spec().state == BindingState::Unscheduled;
+    let sent = delete_unscheduled(ctx, placement, key, Some(&change.uid)).await?;
     let bindings = &ctx.family.bindings;
-    let sent = ctx
-        .shared
-        .writer
-        .delete(bindings, key, placement, Some(&change.uid), Some(unscheduled))
-        .await?;
-    if sent {
-        // Where it was gone already, the watch has yet to show it.
-        if bindings.get(key).is_some_and(|found| is_same::<S>(&found, change)) {
-            bindings.deleted(key, Some(&change.uid));
-        }
-        tracing::info!(binding = %key, "Started removing resources");
+    // Where it was gone already, the watch has yet to show it.
+    if sent && bindings.get(key).is_some_and(|found| is_same::<S>(&found, change)) {
+        bindings.deleted(key, Some(&change.uid));
     }
     Ok(())
 }

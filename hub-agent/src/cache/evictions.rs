@@ -21,6 +21,8 @@ pub(crate) struct EvictionStores {
     pub(crate) evictions: Store<ClusterResourcePlacementEviction>,
     /// Evictions by the name of the placement.
     pub(crate) evictions_of: Index<ClusterResourcePlacementEviction, String>,
+    /// Evictions by the name of the cluster.
+    pub(crate) evictions_by_cluster: Index<ClusterResourcePlacementEviction, String>,
     /// Budgets, which have the names of placements.
     pub(crate) budgets: Store<ClusterResourcePlacementDisruptionBudget>,
     watched: bool,
@@ -32,11 +34,14 @@ impl EvictionStores {
         let mut evictions = Store::builder(ClusterResourcePlacementEviction::CRD.plural);
         let evictions_of =
             evictions.index(|eviction: &ClusterResourcePlacementEviction| vec![eviction.spec.placement_name.clone()]);
+        let evictions_by_cluster =
+            evictions.index(|eviction: &ClusterResourcePlacementEviction| vec![eviction.spec.cluster_name.clone()]);
         let budgets = Store::builder(ClusterResourcePlacementDisruptionBudget::CRD.plural);
         if watch {
             return Self {
                 evictions: watched(evictions, client, era, tasks),
                 evictions_of,
+                evictions_by_cluster,
                 budgets: watched(budgets, client, era, tasks),
                 watched: true,
             };
@@ -44,6 +49,7 @@ impl EvictionStores {
         Self {
             evictions: evictions.build(),
             evictions_of,
+            evictions_by_cluster,
             budgets: Builder::build(budgets),
             watched: false,
         }

@@ -1,6 +1,6 @@
 //! Update runs with what they follow and ask for, watched once.
 
-use fleet_api::{kind::Kind as _, placement::Scope};
+use fleet_api::{kind::Kind as _, labels, placement::Scope};
 use fleet_core::updaterun::{Run, needed_overrides};
 use fleet_runtime::{
     Key,
@@ -10,7 +10,7 @@ use fleet_runtime::{
     shutdown::Tasks,
 };
 use kube::{
-    Client, Resource as _,
+    Client, Resource as _, ResourceExt as _,
     core::object::{HasSpec as _, HasStatus as _},
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct UpdateStores<S: Scope> {
     pub(crate) strategies: Store<S::UpdateStrategy>,
     /// Approval requests.
     pub(crate) approvals: Store<S::ApprovalRequest>,
+    /// Approval requests by the run that their label names.
+    pub(crate) approvals_of: Index<S::ApprovalRequest, Key>,
     watched: bool,
 }
 
@@ -42,7 +44,8 @@ impl<S: Scope> UpdateStores<S> {
         let runs_by = runs.index(strategies::<S>);
         let runs_needing = runs.index(overrides::<S>);
         let strategies = Store::builder(S::UpdateStrategy::CRD.plural);
-        let approvals = Store::builder(S::ApprovalRequest::CRD.plural);
+        let mut approvals = Store::builder(S::ApprovalRequest::CRD.plural);
+        let approvals_of = approvals.index(asked_by::<S>);
         if watch {
             return Self {
                 runs: watched(runs, client, era, tasks),
@@ -51,6 +54,7 @@ impl<S: Scope> UpdateStores<S> {
                 runs_needing,
                 strategies: watched(strategies, client, era, tasks),
                 approvals: watched(approvals, client, era, tasks),
+                approvals_of,
                 watched: true,
             };
         }
@@ -61,6 +65,7 @@ impl<S: Scope> UpdateStores<S> {
             runs_needing,
             strategies: Builder::build(strategies),
             approvals: Builder::build(approvals),
+            approvals_of,
             watched: false,
         }
     }
@@ -101,6 +106,11 @@ fn placements<S: Scope>(run: &S::UpdateRun) -> Vec<Key> {
 
 fn strategies<S: Scope>(run: &S::UpdateRun) -> Vec<Key> {
     vec![beside(&Key::of(run), &run.spec().staged_rollout_strategy_name)]
+}
+
+fn asked_by<S: Scope>(request: &S::ApprovalRequest) -> Vec<Key> {
+    let run = request.labels().get(labels::TARGET_UPDATE_RUN);
+    run.map(|run| beside(&Key::of(request), run)).into_iter().collect()
 }
 
 fn overrides<S: Scope>(run: &S::UpdateRun) -> Vec<Key> {

@@ -294,7 +294,7 @@ fn accept(
     Accept {
         session: live.id.session,
         protocol_version: common_protocol(hello.protocol_version, PROTOCOL_VERSION),
-        hub_time: shared.deps.clock.now(),
+        hub_time: Some(shared.deps.clock.now()),
         imc_uid: live.imc_uid.clone(),
         imc_generation: imc.metadata.generation.unwrap_or_default(),
         limits: shared.deps.settings.limits,

@@ -1,7 +1,7 @@
 //! Evictions: carries out what `fleet_core::eviction` decides about one eviction after the other.
 //!
-//! Watches evictions; budgets, bindings and placements for evictions that wait by choice. Writes evictions' status, deletes
-//! bindings, and evictions whose time is over. One at a time: a budget is for all evictions of a placement together.
+//! Watches evictions; budgets, bindings and placements for evictions that wait by choice; and whether a cluster is held after
+//! the hub went back in time. Writes evictions' status, deletes bindings, and evictions whose time is over. One at a time: a budget is for all evictions of a placement together.
 
 mod confirm;
 mod metrics;
@@ -137,18 +137,9 @@ async fn feed(ctx: &Evictions) {
         // What was held back for a cluster goes on.
         controller::feed(ctx.pipeline.shared.internals.subscribe(), queue(), |change| {
             let matters = change.old.is_some() && change.differs(|imc| Recovery::of(imc.metadata.annotations.as_ref()));
-            let aimed = |eviction: &Arc<Stored>| {
-                eviction.spec.cluster_name == change.key.name() && view(eviction).ended().is_none()
-            };
-            let all = if matters {
-                ctx.stores.evictions.all()
-            } else {
-                Vec::new()
-            };
-            all.iter()
-                .filter(|e| aimed(e))
-                .map(|e| Key::of(&**e))
-                .collect::<Vec<_>>()
+            let aimed = matters.then(|| ctx.stores.evictions_by_cluster.get(&change.key.name().to_owned()));
+            let open = aimed.into_iter().flatten().filter(|e| view(e).ended().is_none());
+            open.map(|eviction| Key::of(&*eviction)).collect::<Vec<_>>()
         }),
     );
 }

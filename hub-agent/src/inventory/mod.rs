@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cache::cluster_profile::{AccessProvider, ClusterProfile, ClusterProfileStatus, Endpoint, Property, Version},
-    writer::{Part, WriteError, Writer},
+    writer::{Part, WriteError, Writer, without_finalizers},
 };
 
 /// The manager that profiles name, and the provider of access. Upstream's, which consumers know.
@@ -76,12 +76,6 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
             }),
         )
     };
-    for key in ctx.members.all().iter().map(|mc| Key::of(&**mc)) {
-        queue.add(key);
-    }
-    for profile in ctx.profiles.all() {
-        queue.add(Key::cluster(profile.metadata.name.clone().unwrap_or_default()));
-    }
     let passes = controller::run(
         queue.clone(),
         controller::Options::new("cluster-inventory"),
@@ -135,10 +129,7 @@ pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
             if !wanted.add_finalizer {
                 ensure(&ctx, &key, &wanted).await?;
             }
-            let next = wanted.look_again.map(|at| {
-                let wait = std::time::Duration::try_from(at.duration_since(ctx.clock.now())).unwrap_or_default();
-                tokio::time::Instant::now() + wait
-            });
+            let next = wanted.look_again.map(|at| ctx.clock.wake_at(at));
             Ok(next.map_or(Next::Wait, Next::At))
         }
     }
@@ -179,8 +170,7 @@ async fn release(ctx: &Context, member: &Key) -> Result<(), Error> {
         if held.iter().any(|f| f == finalizers::MEMBER_CLUSTER) {
             return None;
         }
-        let after: Vec<_> = held.iter().filter(|f| *f != finalizers::CLUSTER_PROFILE).collect();
-        (after.len() < held.len()).then(|| json!({ "metadata": { "finalizers": after } }))
+        without_finalizers(mc, &[finalizers::CLUSTER_PROFILE])
     };
     ctx.writer
         .patch(&ctx.members, member, member, Part::Object, patch)

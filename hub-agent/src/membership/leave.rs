@@ -14,7 +14,6 @@ use fleet_runtime::{Key, client::answered, queue::Next};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use serde_json::json;
 
 use super::{
     Context, Error,
@@ -24,7 +23,7 @@ use super::{
 use crate::{
     cache::in_namespace,
     recovery,
-    writer::{Part, record},
+    writer::{Part, record, without_finalizers},
 };
 
 /// Why a member that has left, or has had its time, is still there.
@@ -133,13 +132,11 @@ async fn is_gone(ctx: &Context, key: &Key, mc: &MemberCluster, name: &str) -> Re
 /// exports profiles any more.
 async fn release(ctx: &Context, key: &Key) -> Result<(), Error> {
     let patch = |mc: &MemberCluster| {
-        let before = mc.metadata.finalizers.as_deref().unwrap_or_default();
         let profiles = ctx.caches.profiles.as_ref().zip(ctx.settings.profiles_in.as_deref());
         let exported =
             profiles.is_some_and(|(store, namespace)| store.get(&in_namespace(namespace, key.name())).is_some());
-        let ours = |f: &str| f == finalizers::MEMBER_CLUSTER || (!exported && f == finalizers::CLUSTER_PROFILE);
-        let after: Vec<_> = before.iter().filter(|f| !ours(f)).collect();
-        (after.len() < before.len()).then(|| json!({ "metadata": { "finalizers": after } }))
+        let ours = [finalizers::MEMBER_CLUSTER, finalizers::CLUSTER_PROFILE];
+        without_finalizers(mc, if exported { &ours[..1] } else { &ours })
     };
     let released = ctx
         .writer

@@ -10,7 +10,7 @@ mod leave;
 mod status;
 mod works;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use fleet_api::{
     cluster::{AgentStatus, MemberCluster},
@@ -30,7 +30,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use parking_lot::Mutex;
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -152,6 +152,7 @@ pub(crate) enum Error {
 pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToken) {
     let queue = Queue::<Key>::default();
     let caches = ctx.caches.clone();
+    // A subscription begins with what is there, so namespaces whose MemberCluster went while nobody watched are found too.
     let feeds = async {
         tokio::join!(
             controller::feed(caches.members.subscribe(), queue.clone(), member_changed),
@@ -174,15 +175,6 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
             new_ca(&ctx, &queue),
         )
     };
-    // Namespaces whose MemberCluster went while nobody watched are found here too.
-    for namespace in caches.namespaces.all() {
-        if let Some(key) = by_namespace(namespace.metadata.name.as_deref()) {
-            queue.add(key);
-        }
-    }
-    for member in caches.members.all() {
-        queue.add(Key::of(&*member));
-    }
     let passes = controller::run(
         queue.clone(),
         controller::Options::new("member-cluster"),
@@ -278,9 +270,6 @@ impl Context {
 
     /// The pass after this one: at `at`, or when something changes.
     pub(crate) fn next(&self, at: Option<Timestamp>) -> Next {
-        at.map_or(Next::Wait, |at| {
-            let wait = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
-            Next::At(Instant::now() + wait)
-        })
+        at.map_or(Next::Wait, |at| Next::At(self.clock.wake_at(at)))
     }
 }

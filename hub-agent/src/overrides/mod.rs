@@ -6,9 +6,12 @@
 mod concerned;
 mod snapshots;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use fleet_api::{names::PlacementKey, raw::RawJson};
+use fleet_api::{names::PlacementKey, placement::Scope, raw::RawJson};
 use fleet_core::overrides::{
     Cluster,
     choose::{Candidates, Chosen, Lists},
@@ -25,7 +28,36 @@ pub(crate) use self::{
     concerned::concerned,
     snapshots::{Context, run},
 };
-use crate::cache::overrides::{OverrideStores, parents};
+use crate::{
+    cache::overrides::{OverrideStores, parents},
+    pipeline::Pipeline,
+};
+
+/// The overrides on each of these clusters for a placement with these resources. A cluster whose object cannot be read has no
+/// labels to select it by, so nobody knows.
+pub(crate) fn on_clusters<'a, S: Scope>(
+    ctx: &Pipeline<S>,
+    placement: &PlacementKey,
+    resources: impl IntoIterator<Item = &'a RawJson>,
+    clusters: &[&str],
+) -> Vec<Result<Lists, String>> {
+    let (shared, none) = (&ctx.shared, BTreeMap::new());
+    let members = clusters.iter().map(|name| shared.members.get(&Key::cluster(*name)));
+    let members: Vec<_> = members.collect();
+    let views = clusters.iter().zip(&members).map(|(name, member)| Cluster {
+        name,
+        labels: member.as_ref().map_or(&none, |member| member.labels()),
+    });
+    let views: Vec<_> = views.collect();
+    let scoped = |object: &_| shared.user.is_cluster_scoped(object);
+    let mut lists = lists(&shared.overrides, placement, resources, &scoped, &views);
+    for ((list, name), member) in lists.iter_mut().zip(clusters).zip(&members) {
+        if member.is_none() && ctx.knows_cluster(name) {
+            *list = Err(format!("MemberCluster {name:?} cannot be read"));
+        }
+    }
+    lists
+}
 
 /// The overrides that concern a placement with these resources, on each of the clusters.
 pub(crate) fn lists<'a>(
@@ -64,7 +96,7 @@ pub(crate) fn lists<'a>(
     clusters.iter().map(on).collect()
 }
 
-/// The snapshots that count, of every override one of whose snapshots is about one of these objects.
+/// Of each override that is about one of these objects, in any of its snapshots: the snapshot that counts.
 fn counting<'a, N: Resource, O: Resource + Send + Sync + 'static>(
     objects: impl Iterator<Item = &'a ObjectId>,
     (about, of): (&Index<N, ObjectId>, &Index<N, Key>),

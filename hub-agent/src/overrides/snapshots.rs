@@ -43,7 +43,7 @@ use crate::{
         overrides::{OverrideStores, another, parents},
     },
     pipeline::Error,
-    writer::{Part, Writer, record},
+    writer::{Part, Writer, record, with_finalizers, without_finalizers},
 };
 use fleet_api::placement::{ClusterScoped, Namespaced};
 
@@ -213,24 +213,13 @@ async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
             ctx.writer
                 .delete_all::<K::Snapshot>(key.namespace(), &selector, key)
                 .await?;
-            let patch = |found: &K| {
-                let rest = found.finalizers().iter().filter(|f| *f != finalizers::OVERRIDE);
-                Some(json!({ "metadata": { "finalizers": rest.collect::<Vec<_>>() } }))
-            };
+            let patch = |found: &K| without_finalizers(found, &[finalizers::OVERRIDE]);
             ctx.writer.patch(overrides, key, key, Part::Object, patch).await?;
         }
         return Ok(Next::Wait);
     }
     if !held {
-        let patch = |found: &K| {
-            let mut list = found.finalizers().to_vec();
-            list.push(finalizers::OVERRIDE.to_owned());
-            found
-                .meta()
-                .deletion_timestamp
-                .is_none()
-                .then(|| json!({ "metadata": { "finalizers": list } }))
-        };
+        let patch = |found: &K| with_finalizers(found, &[finalizers::OVERRIDE]);
         ctx.writer.patch(overrides, key, key, Part::Object, patch).await?;
     }
     let compare = |error| Error::Compare(key.to_string(), error);

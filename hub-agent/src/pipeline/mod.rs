@@ -20,7 +20,7 @@ mod stage;
 pub(crate) mod steps;
 mod told;
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc};
 
 use fleet_api::{
     cluster::{InternalMemberCluster, MemberCluster},
@@ -31,7 +31,6 @@ use fleet_api::{
 use fleet_core::{overrides::Rbac, selection::Rules, snapshot::delay::Flags, updaterun::Moment};
 use fleet_runtime::{Key, cache::Store, clock::Clock, events::Recorder, queue::Next};
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::Instant;
 
 use self::signals::Signals;
 pub(crate) use self::{
@@ -51,17 +50,6 @@ use crate::{
 
 /// What a pass of any stage works with. Cheap to clone.
 pub(crate) struct Pipeline<S: Scope>(Arc<Handles<S>>);
-
-/// The clock on the wall may be put forward while somebody sleeps, and a machine that is suspended counts no time at all:
-/// nobody who waits for an instant by that clock is later than this.
-const NAP_MAX: Duration = Duration::from_mins(2);
-
-/// How long to sleep before looking again whether it is `at` by now.
-fn nap(now: Timestamp, at: Timestamp) -> Duration {
-    Duration::try_from(at.duration_since(now))
-        .unwrap_or_default()
-        .min(NAP_MAX)
-}
 
 /// Handles; nothing here is remembered.
 pub(crate) struct Handles<S: Scope> {
@@ -133,7 +121,7 @@ impl<S: Scope> Pipeline<S> {
 
     /// The pass after this one: at `at`, or when something changes.
     pub(crate) fn next(&self, at: Option<Timestamp>) -> Next {
-        at.map_or(Next::Wait, |at| Next::At(Instant::now() + nap(self.now(), at)))
+        at.map_or(Next::Wait, |at| Next::At(self.shared.clock.wake_at(at)))
     }
 
     /// Whether there is such a cluster, even one whose object cannot be read: what is placed on it must stay.
@@ -192,18 +180,5 @@ impl<S: Scope> Deref for Pipeline<S> {
 
     fn deref(&self) -> &Handles<S> {
         &self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_sleeps_through_a_clock_that_is_put_forward() {
-        let at = |second| Timestamp::from_second(second).unwrap_or_default();
-        for (until, seconds) in [(990, 0), (1000, 0), (1030, 30), (1120, 120), (90_000, 120)] {
-            assert_eq!(nap(at(1000), at(until)), Duration::from_secs(seconds), "{until}");
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Rolls the latest resources out: carries out what `fleet_core::rollout` plans for one placement.
 //!
-//! Watches bindings, snapshots, overrides, placements and the clusters' labels. Has bindings written ([`crate::binding`]):
+//! Watches bindings, snapshots, overrides' snapshots, placements, the clusters' labels and windows, and whether one is held
+//! after the hub went back in time. Has bindings written ([`crate::binding`]):
 //! state, snapshot, overrides, apply strategy; has those deleted that are left, and says `RolloutStarted` False where a
 //! cluster has to wait. That it has started follows from what a binding names, and is said with the rest of its status.
 
@@ -16,7 +17,7 @@ use fleet_api::{
     placement::{ApplyStrategy, RolloutStrategyType, Scope},
 };
 use fleet_core::{
-    overrides::{Cluster, choose::Lists},
+    overrides::choose::Lists,
     rollout::{self as core, Action, Blocked, Budget, Goal, Member, Target, World, apply_strategy, restamp_external},
     session::recovery::Recovery,
     work::Group,
@@ -343,31 +344,8 @@ impl Latest {
                 lists: vec![Ok(Lists::default()); bindings.len()],
             });
         };
-        let members: Vec<_> = bindings
-            .iter()
-            .map(|binding| {
-                ctx.shared
-                    .members
-                    .get(&Key::cluster(binding.spec().target_cluster.as_str()))
-            })
-            .collect();
-        let empty = BTreeMap::new();
-        let views: Vec<_> = bindings
-            .iter()
-            .zip(&members)
-            .map(|(binding, member)| Cluster {
-                name: binding.spec().target_cluster.as_str(),
-                labels: member.as_ref().map_or(&empty, |member| member.labels()),
-            })
-            .collect();
-        let user = &ctx.shared.user;
-        let scoped = |object: &_| user.is_cluster_scoped(object);
-        let mut lists = overrides::lists(&ctx.shared.overrides, &name, group.resources(), &scoped, &views);
-        for (list, (view, member)) in lists.iter_mut().zip(views.iter().zip(&members)) {
-            if member.is_none() && ctx.knows_cluster(view.name) {
-                *list = Err(format!("MemberCluster {:?} cannot be read", view.name));
-            }
-        }
+        let clusters: Vec<_> = bindings.iter().map(|b| b.spec().target_cluster.as_str()).collect();
+        let lists = overrides::on_clusters(ctx, &name, group.resources(), &clusters);
         Ok(Self {
             snapshot: master.meta().name.clone(),
             lists,

@@ -6,12 +6,11 @@
 use fleet_api::{events::PlacementEvent, finalizers, labels, placement::Scope};
 use fleet_runtime::{Key, queue::Next};
 use kube::ResourceExt as _;
-use serde_json::json;
 
 use crate::{
     binding,
     pipeline::{Error, Pipeline, key_of},
-    writer::Part,
+    writer::{Part, without_finalizers},
 };
 
 const OURS: [&str; 2] = [finalizers::PLACEMENT, finalizers::SCHEDULER];
@@ -32,10 +31,7 @@ pub(super) async fn delete<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &S
             writer.delete_all::<S::ResourceSnapshot>(namespace, &selector, key),
         )?;
     }
-    let patch = |placement: &S::Placement| {
-        let rest: Vec<_> = placement.finalizers().iter().filter(|held| !ours(held)).collect();
-        (rest.len() < placement.finalizers().len()).then(|| json!({ "metadata": { "finalizers": rest } }))
-    };
+    let patch = |placement: &S::Placement| without_finalizers(placement, &OURS);
     let placements = &ctx.family.placements;
     let written = writer.patch(placements, key, key, Part::Object, patch).await?;
     if written.is_some() {

@@ -18,11 +18,10 @@ use fleet_api::{
 use fleet_core::{admission::placement as admission, selection::Interests};
 use fleet_runtime::{Key, cache::Change, controller, logs, queue::Next};
 use kube::{
-    Resource, ResourceExt as _,
+    Resource,
     core::object::{HasSpec as _, HasStatus as _},
 };
 use parking_lot::Mutex;
-use serde_json::json;
 
 use crate::{
     cache::{family::parent, user::Touched},
@@ -32,7 +31,7 @@ use crate::{
     },
     snapshots,
     status::mirror,
-    writer::Part,
+    writer::{Part, with_finalizers},
 };
 
 /// The selection of one scope.
@@ -263,18 +262,7 @@ fn judge<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &S::Placement, selec
 
 /// Puts our finalizers on the placement.
 async fn hold<S: Scope>(ctx: &Pipeline<S>, key: &Key, wanted: &[&str]) -> Result<(), Error> {
-    let patch = |placement: &S::Placement| {
-        let mut list = placement.finalizers().to_vec();
-        let missing = wanted
-            .iter()
-            .filter(|f| !placement.finalizers().iter().any(|held| held == *f));
-        let missing: Vec<_> = missing.map(|f| (*f).to_owned()).collect();
-        if missing.is_empty() || placement.meta().deletion_timestamp.is_some() {
-            return None;
-        }
-        list.extend(missing);
-        Some(json!({ "metadata": { "finalizers": list } }))
-    };
+    let patch = |placement: &S::Placement| with_finalizers(placement, wanted);
     let placements = &ctx.family.placements;
     ctx.shared
         .writer

@@ -3,14 +3,15 @@
 use fleet_api::{finalizers, labels, names::field_managers, placement::Scope};
 use fleet_runtime::{Key, queue::Next};
 use kube::ResourceExt as _;
-use serde_json::json;
 
 use super::{UpdateRuns, is_held};
-use crate::{pipeline::Error, writer::Part};
+use crate::{
+    pipeline::Error,
+    writer::{Part, without_finalizers},
+};
 
 /// Deletes what belongs to a run that is being deleted, then lets go of it.
 pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::UpdateRun) -> Result<Next, Error> {
-    let ours = |held: &String| held == finalizers::UPDATE_RUN;
     if !is_held::<S>(run) {
         return Ok(Next::Wait);
     }
@@ -20,10 +21,7 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::Upda
         .delete_all::<S::ApprovalRequest>(key.namespace(), &selector, key)
         .await?;
     forget_requests(ctx, key);
-    let body = |found: &S::UpdateRun| {
-        let rest: Vec<_> = found.finalizers().iter().filter(|held| !ours(held)).collect();
-        (rest.len() < found.finalizers().len()).then(|| json!({ "metadata": { "finalizers": rest } }))
-    };
+    let body = |found: &S::UpdateRun| without_finalizers(found, &[finalizers::UPDATE_RUN]);
     let runs = &ctx.family.updates.runs;
     writer.patch(runs, key, key, Part::Object, body).await?;
     ctx.memory.measures.forget(key);
@@ -35,10 +33,8 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, run: &S::Upda
 /// the watch knows what became of those that something else keeps.
 fn forget_requests<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) {
     let approvals = &ctx.family.updates.approvals;
-    for request in approvals.all() {
-        let asked_by = request.labels().get(labels::TARGET_UPDATE_RUN);
-        let own = asked_by.is_some_and(|run| run == key.name()) && request.namespace().as_deref() == key.namespace();
-        if own && request.finalizers().is_empty() {
+    for request in ctx.family.updates.approvals_of.get(key) {
+        if request.finalizers().is_empty() {
             approvals.deleted(&Key::of(&*request), request.uid().as_deref());
         }
     }

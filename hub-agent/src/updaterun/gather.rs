@@ -13,7 +13,7 @@ use fleet_api::{
     placement::{BindingStatus, PreviousContent, Scope},
 };
 use fleet_core::{
-    overrides::{Cluster, choose::Lists},
+    overrides::choose::Lists,
     updaterun::{Approval, Binding, ClusterFacts, Placement, PolicySnapshot, RecordedSnapshot, Run, snapshot_name},
 };
 use fleet_runtime::{Key, cache::Store};
@@ -218,22 +218,7 @@ pub(super) fn overrides<S: Scope>(
     clusters: &[&str],
 ) -> Result<BTreeMap<String, Result<Lists, String>>, Error> {
     let texts = ctx.group_texts(placement, index);
-    let members: Vec<_> = clusters
-        .iter()
-        .map(|cluster| ctx.shared.members.get(&Key::cluster(*cluster)))
-        .collect();
-    let empty = BTreeMap::new();
-    let views: Vec<_> = clusters
-        .iter()
-        .zip(&members)
-        .map(|(name, member)| Cluster {
-            name,
-            labels: member.as_ref().map_or(&empty, |member| member.labels()),
-        })
-        .collect();
-    let user = &ctx.shared.user;
-    let scoped = |object: &_| user.is_cluster_scoped(object);
-    let lists = overrides::lists(&ctx.shared.overrides, &key_of(placement)?, &texts, &scoped, &views);
+    let lists = overrides::on_clusters(ctx, &key_of(placement)?, &texts, clusters);
     let named = clusters.iter().map(|cluster| (*cluster).to_owned());
     let lists = lists
         .into_iter()

@@ -1,8 +1,9 @@
 //! Staged update runs: carries out what `fleet_core::updaterun` decides about one run.
 //!
-//! Watches runs, their strategies and approval requests, and placements with what belongs to them. Writes runs, approval
-//! requests, and the bindings of clusters whose turn has come. Nothing is polled: a run is looked at when something of it
-//! changes, and at the instant that the decision names.
+//! Watches runs, their strategies and approval requests, placements with what belongs to them, members, and the objects of
+//! gates. Writes runs, approval requests, the bindings of clusters whose turn has come, on a snapshot that a run takes back
+//! the annotation `failed-in`, and the snapshots of a run that names no index. Nothing is polled: a run is looked at when
+//! something of it changes, and at the instant that the decision names.
 
 mod advance;
 mod approvals;
@@ -30,7 +31,6 @@ use kube::{
     Resource as _, ResourceExt as _,
     core::object::{HasSpec as _, HasStatus as _},
 };
-use serde_json::json;
 
 pub(crate) use self::{memory::RunMemory, metrics::Measures};
 use crate::{
@@ -39,7 +39,7 @@ use crate::{
         runs::placement_of,
     },
     pipeline::{Error, Pipeline, Stage},
-    writer::{Part, record},
+    writer::{Part, record, with_finalizers},
 };
 
 /// The update runs of one scope.
@@ -186,14 +186,7 @@ fn is_held<S: Scope>(run: &S::UpdateRun) -> bool {
 
 /// Our finalizer: its approval requests go with a run, whatever became of the finalizer meanwhile.
 async fn hold<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Result<(), Error> {
-    let body = |found: &S::UpdateRun| {
-        if is_held::<S>(found) || found.meta().deletion_timestamp.is_some() {
-            return None;
-        }
-        let mut list = found.finalizers().to_vec();
-        list.push(finalizers::UPDATE_RUN.to_owned());
-        Some(json!({ "metadata": { "finalizers": list } }))
-    };
+    let body = |found: &S::UpdateRun| with_finalizers(found, &[finalizers::UPDATE_RUN]);
     let (runs, writer) = (
         &ctx.family.updates.runs,
         ctx.shared.writer.named(field_managers::UPDATE_RUN),

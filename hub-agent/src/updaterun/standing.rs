@@ -61,10 +61,13 @@ fn write<S: Scope>(runs: &Store<S::UpdateRun>, metric: &mut MetricEncoder<'_>) -
 }
 
 fn failure_type(said: &Condition) -> &'static str {
-    let failed = [Progressing::Failed.reason(), "UpdateRunInitializedFailed"];
+    let error = String::new();
+    let failed = [Progressing::Failed.reason(), Initialized::Failed { error }.reason()];
+    let (clusters, stage) = (Vec::new(), String::new());
+    let stuck = Progressing::Stuck { clusters, stage }.reason();
     if Status::of(said) != Status::False {
         "none"
-    } else if said.reason == "UpdateRunStuck" {
+    } else if said.reason == stuck {
         "internal_error"
     } else if failed.contains(&said.reason.as_str()) {
         if said.message.contains(CLIENT_ERROR) {

@@ -1,8 +1,9 @@
 //! From bindings to Works in the members' namespaces. What became of them goes to the binding roll-up (`status::binding`),
 //! and so do members' reports, as long as nothing here waits for them.
 //!
-//! Watches bindings, Works, snapshots, overrides and the placements' strategies. Writes Works and bindings' finalizers. The
-//! decisions are `fleet_core::work`.
+//! Watches bindings, Works, snapshots, the placements' strategies, the clusters' labels, and whether one is held after the hub
+//! went back in time; overrides come with what a binding names. Writes Works and bindings' finalizers. The decisions are
+//! `fleet_core::work`.
 
 mod confirm;
 mod kept;
@@ -13,7 +14,7 @@ mod write;
 use fleet_api::{
     events::Event as _,
     names::ClusterName,
-    placement::{DeletePropagationPolicy, Scope},
+    placement::{RolloutStrategy, Scope},
 };
 use fleet_core::session::recovery;
 use fleet_core::work::{Existing, Owner, Plan, Recovery, Rendering, WorkFailure, is_synced_without_snapshot, plan};
@@ -223,10 +224,7 @@ async fn generate<S: Scope>(
         spec: binding.spec(),
         index,
         report_back: strategy.and_then(|strategy| strategy.report_back_strategy.as_ref()),
-        abandon: strategy.is_some_and(|s| {
-            let delete = s.delete_strategy.as_ref();
-            delete.is_some_and(|delete| delete.propagation_policy == DeletePropagationPolicy::Abandon)
-        }),
+        abandon: strategy.is_some_and(RolloutStrategy::abandons),
     };
     let plan: Plan = plan(&owner, rendering, &existing);
     if !plan.deletes.is_empty() {

@@ -3,7 +3,7 @@
 use fleet_api::{
     annotations, finalizers,
     names::ClusterName,
-    placement::{DeletePropagationPolicy, Scope},
+    placement::{RolloutStrategy, Scope},
 };
 use fleet_core::work::removal;
 use fleet_runtime::{Key, queue::Next};
@@ -39,10 +39,7 @@ pub(super) async fn pass<S: Scope>(
         .as_ref()
         .is_none_or(|owner| owner.meta().deletion_timestamp.is_some());
     let abandon = match &owner {
-        Some(owner) => owner.spec().strategy.as_ref().is_some_and(|strategy| {
-            let delete = strategy.delete_strategy.as_ref();
-            delete.is_some_and(|delete| delete.propagation_policy == DeletePropagationPolicy::Abandon)
-        }),
+        Some(owner) => owner.spec().strategy.as_ref().is_some_and(RolloutStrategy::abandons),
         // It is gone already; what it asked for is on its Works.
         None => works.iter().any(|work| {
             let value = work.annotations.get(annotations::DELETE_PROPAGATION);

@@ -1,13 +1,37 @@
 //! Deletions: of one object that is still the one that was meant, or of all with some labels.
 
-use fleet_runtime::{Key, cache::Store, client::is_not_found, writes::Lane};
+use fleet_runtime::{
+    Key,
+    cache::Store,
+    client::{answered, is_not_found},
+    writes::Lane,
+};
 use http::{HeaderValue, Request, header::ACCEPT};
 use kube::{
+    Api, Resource,
     api::{DeleteParams, ListParams, Preconditions},
     core::Request as Path,
 };
+use serde::de::DeserializeOwned;
 
 use super::{WriteError, Writer, Written, caught_up, failed, kind, path};
+
+/// Deletes an object that was just read, and no other that somebody may have put in its place since. Past the queue: for what
+/// is not the leader's to write.
+pub(crate) async fn delete_exactly<K>(api: &Api<K>, found: &K) -> kube::Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let only = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: found.meta().uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let name = found.meta().name.as_deref().unwrap_or_default();
+    answered(api.delete(name, &only)).await.map(drop)
+}
 
 /// What was deleted is answered with all of its content, unless one asks for less.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";

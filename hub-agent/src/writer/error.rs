@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use fleet_runtime::Key;
 
-use super::{Written, kind};
+use super::{WriteFailure, Written, kind};
 
 /// A write that failed. Its pass is repeated with a growing delay.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub(crate) struct WriteError {
 impl WriteError {
     /// Whether somebody else was faster. The store knows by now what they wrote: decide anew, at once.
     pub(crate) fn is_conflict(&self) -> bool {
-        matches!(&self.source, kube::Error::Api(status) if status.reason == "Conflict")
+        WriteFailure::of(&self.source) == WriteFailure::Conflict
     }
 
     /// Whether the same write may go through later: the API server has not said that it will not have it.

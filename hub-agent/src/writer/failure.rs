@@ -28,7 +28,8 @@ impl WriteFailure {
         };
         let message = status.message.clone();
         match status.code {
-            409 => Self::Conflict,
+            // The same code says that an object of this name exists already.
+            409 if status.reason != "AlreadyExists" => Self::Conflict,
             404 => Self::Gone,
             413 => Self::TooLarge(message),
             500 if message.contains("request is too large") => Self::TooLarge(message),
@@ -50,6 +51,9 @@ mod tests {
             ))
         };
         assert_eq!(api(409, "x"), WriteFailure::Conflict);
+        let exists = kube::core::Status::failure("x", "AlreadyExists").with_code(409);
+        let exists = WriteFailure::of(&kube::Error::Api(exists.boxed()));
+        assert_eq!(exists, WriteFailure::Unavailable("x".into()));
         assert_eq!(api(404, "x"), WriteFailure::Gone);
         assert_eq!(api(413, "x"), WriteFailure::TooLarge("x".into()));
         assert_eq!(api(422, "x"), WriteFailure::Invalid("x".into()));

@@ -11,6 +11,7 @@ mod delete;
 mod error;
 mod events;
 mod failure;
+mod finalizers;
 mod reads;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -34,9 +35,11 @@ use serde_json::{Value, json};
 use self::error::failed;
 pub(crate) use self::{
     decide::{About, Edit, ToDo},
+    delete::delete_exactly,
     error::WriteError,
     events::record,
     failure::WriteFailure,
+    finalizers::{with_finalizers, without_finalizers},
 };
 
 /// After a conflict the watch has this long to show what came in between. It is mostly there before the refusal.

@@ -10,7 +10,7 @@ use fleet_core::session::{
 use jiff::Timestamp;
 
 use super::{OnWire as _, ms, on_wire};
-use crate::invalid::{Invalid, bounded, cut, generation, list, map, name, required, required_time, text, uid, word};
+use crate::invalid::{Invalid, bounded, cut, generation, list, map, name, required, text, time, uid, word};
 use crate::{limits, pb};
 
 /// Why a stream is not, or no longer, welcome.
@@ -114,8 +114,8 @@ pub struct Accept {
     pub session: u64,
     /// The version that the session speaks.
     pub protocol_version: u32,
-    /// The hub's clock. Nobody reads it, but older members demand it.
-    pub hub_time: Timestamp,
+    /// The hub's clock. Nobody reads it; members up to 0.1 demand that it is there.
+    pub hub_time: Option<Timestamp>,
     /// uid of the InternalMemberCluster as the hub knows it.
     pub imc_uid: String,
     /// Its generation.
@@ -288,7 +288,7 @@ impl TryFrom<pb::Accept> for Accept {
         Ok(Self {
             session: required("session", Some(session).filter(|s| *s > 0))?,
             protocol_version: required("protocol_version", Some(protocol_version).filter(|v| *v > 0))?,
-            hub_time: required_time("hub_time_ms", hub_time_ms)?,
+            hub_time: time("hub_time_ms", hub_time_ms)?,
             imc_uid: uid("imc_uid", imc_uid)?,
             imc_generation: generation("imc_generation", imc_generation)?,
             limits: required("limits", enforced)?.into(),
@@ -316,7 +316,7 @@ impl From<Accept> for pb::Accept {
         Self {
             session,
             protocol_version,
-            hub_time_ms: ms(hub_time),
+            hub_time_ms: hub_time.map(ms).unwrap_or_default(),
             imc_uid,
             imc_generation,
             limits: Some(enforced.into()),

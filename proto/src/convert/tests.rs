@@ -252,7 +252,7 @@ fn what_the_hub_says_arrives_unchanged() {
         HubMessage::Accept(Accept {
             session: 3,
             protocol_version: 1,
-            hub_time: at(1_000),
+            hub_time: Some(at(1_000)),
             imc_uid: "u".into(),
             imc_generation: 2,
             limits: SessionLimits::default(),

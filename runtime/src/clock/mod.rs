@@ -5,7 +5,10 @@
 
 mod steps;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -15,6 +18,15 @@ use self::steps::Steps;
 
 /// What became of the system's clock since the process began.
 static SYSTEM_STEPS: Mutex<Steps> = Mutex::new(Steps::new());
+
+const NAP_MAX: Duration = Duration::from_mins(2);
+
+/// How long to sleep before looking again whether it is `at` by now.
+fn nap(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now))
+        .unwrap_or_default()
+        .min(NAP_MAX)
+}
 
 /// Tells the time. Cheap to clone; clones of a manual clock share their hands.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +110,12 @@ impl Clock {
         }
     }
 
+    /// When to look again whether the clock shows `at` by now: then, and never later than in two minutes. It may be put
+    /// forward meanwhile, and a machine that is suspended counts no time at all.
+    pub fn wake_at(&self, at: Timestamp) -> Instant {
+        Instant::now() + nap(self.now(), at)
+    }
+
     /// Lets time pass on a manual clock until it shows `to`. A system clock stays what it is.
     pub fn set(&self, to: Timestamp) {
         if let Source::Manual(hands) = &self.0 {
@@ -128,6 +146,14 @@ mod tests {
         let clock = Clock::system();
         let (first, second) = (clock.steady(), clock.steady());
         assert!(first <= second && first < Timestamp::from_second(1_000_000).unwrap());
+    }
+
+    #[test]
+    fn nobody_sleeps_through_a_clock_that_is_put_forward() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (until, seconds) in [(990, 0), (1000, 0), (1030, 30), (1120, 120), (90_000, 120)] {
+            assert_eq!(nap(at(1000), at(until)), Duration::from_secs(seconds), "{until}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet_api::labels;
+use fleet_runtime::cache::Odd;
 
 use super::*;
 
@@ -120,4 +121,19 @@ async fn bindings_name_the_newest_snapshot_of_an_override_if_it_is_about_them() 
     hub.report();
     hub.settle().await;
     assert_eq!(named(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_knows_the_overrides_on_a_cluster_that_cannot_be_read() {
+    let hub = Hub::new(&json!({})).await;
+    hub.ctx.shared.members.feed(Event::AppliedOdd(Odd {
+        key: Key::cluster("odd"),
+        uid: Some("odd".to_owned()),
+        version: 1_000_000,
+        error: "it has no spec".to_owned(),
+    }));
+    let name = crate::pipeline::key_of(&Key::cluster("crp")).unwrap();
+    let lists = crate::overrides::on_clusters(&hub.ctx, &name, [], &["a", "odd", "gone"]);
+    let known: Vec<_> = lists.iter().map(Result::is_ok).collect();
+    assert_eq!(known, [true, false, true], "{lists:?}");
 }

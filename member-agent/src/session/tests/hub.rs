@@ -11,7 +11,6 @@ use fleet_proto::{
     },
 };
 use futures::Stream;
-use jiff::Timestamp;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::{ServerConfig, pki_types::PrivateKeyDer};
 use tokio::{
@@ -104,7 +103,7 @@ impl Peer {
         self.say(HubMessage::Accept(Accept {
             session,
             protocol_version: 1,
-            hub_time: Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(1),
+            hub_time: None,
             imc_uid: "u".into(),
             imc_generation: 1,
             limits: SessionLimits::default(),
