@@ -10,7 +10,7 @@ use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agents::program;
 use crate::harness::Ctx;
@@ -75,12 +75,14 @@ impl Screen {
 
     /// Waits until a word is drawn that was not there before. Only one word: what is between words need not be drawn again.
     pub async fn until_it_says(&mut self, word: &str) -> Result<()> {
+        // What goes on being drawn, such as an age, does not prolong it.
+        let until = Instant::now() + PATIENCE;
         loop {
             if let Some(at) = self.drawn.find(word) {
                 self.drawn.drain(..at + word.len());
                 return Ok(());
             }
-            match timeout(PATIENCE, self.pieces.recv()).await {
+            match timeout_at(until, self.pieces.recv()).await {
                 Ok(Some(piece)) => self.drawn += &piece,
                 _ => bail!("{word:?} is not drawn: {:?}", self.drawn),
             }
