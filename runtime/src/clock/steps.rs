@@ -1,4 +1,4 @@
-//! When the system's clock was put forward: what was stamped before is not older for that.
+//! When the system's clock was put forward or back: what was stamped before is neither older nor younger for that.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 /// Less is how clocks are corrected all the time.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 
-/// More than a clock that anybody relies on is put forward while a process lives; the oldest are forgotten.
+/// More than a clock that anybody relies on is set while a process lives; the oldest are forgotten.
 const MOST: usize = 32;
 
 /// The steps of a clock, noticed by comparing it with steady time at each look.
@@ -15,7 +15,11 @@ const MOST: usize = 32;
 pub(super) struct Steps {
     /// The clock and steady time at the last look.
     last: Option<(Timestamp, Timestamp)>,
+    /// Steady time at the first look.
+    first: Option<Timestamp>,
     forward: VecDeque<Step>,
+    /// By how much each time.
+    back: VecDeque<SignedDuration>,
 }
 
 #[derive(Debug)]
@@ -29,13 +33,16 @@ impl Steps {
     pub(super) const fn new() -> Self {
         Self {
             last: None,
+            first: None,
             forward: VecDeque::new(),
+            back: VecDeque::new(),
         }
     }
 
     /// Looks at the clock.
     pub(super) fn look(&mut self, wall: Timestamp, steady: Timestamp) {
         let Some((last_wall, last_steady)) = self.last.replace((wall, steady)) else {
+            self.first = Some(steady);
             return;
         };
         let passed = steady.duration_since(last_steady);
@@ -47,6 +54,10 @@ impl Steps {
             let from = last_wall.saturating_add(passed).unwrap_or(wall);
             self.forward.push_back(Step { from, by: step });
         } else if step < -TOLERANCE {
+            if self.back.len() == MOST {
+                self.back.pop_front();
+            }
+            self.back.push_back(step.abs());
             self.back(step.abs());
         }
     }
@@ -67,6 +78,27 @@ impl Steps {
     pub(super) fn since(&self, stamp: Timestamp) -> SignedDuration {
         let later = self.forward.iter().filter(|step| stamp <= step.from);
         later.fold(SignedDuration::ZERO, |sum, step| sum.saturating_add(step.by))
+    }
+
+    /// What the clock as it is now would have shown when it showed `stamp`. What is yet to come was stamped before the clock
+    /// was set back; if that was before the first look, it counts from there on.
+    pub(super) fn dated(&self, stamp: Timestamp) -> Timestamp {
+        let moved = |by: SignedDuration| stamp.saturating_add(by).unwrap_or(stamp);
+        let (Some((wall, steady)), Some(first)) = (self.last, self.first) else {
+            return stamp;
+        };
+        if stamp.duration_since(wall) <= TOLERANCE {
+            return moved(self.since(stamp));
+        }
+        let steps = self.back.iter().rev().scan(SignedDuration::ZERO, |sum, by| {
+            *sum = sum.saturating_sub(*by);
+            Some(moved(*sum))
+        });
+        let began = wall.saturating_sub(steady.duration_since(first)).unwrap_or(wall);
+        steps
+            .into_iter()
+            .find(|at| at.duration_since(wall) <= TOLERANCE)
+            .unwrap_or(began)
     }
 }
 
@@ -109,6 +141,25 @@ mod tests {
         assert_eq!(steps.since(at(1000)), SignedDuration::from_secs(50));
         let steps = looked(&[(1000, 0), (1110, 10), (900, 20)]);
         assert_eq!(steps.since(at(1000)), SignedDuration::ZERO, "set back for good");
+    }
+
+    #[test]
+    fn what_was_stamped_before_the_clock_was_set_back_is_no_younger_for_that() {
+        // An hour back at 1010, and 20 seconds later.
+        let steps = looked(&[(1_000_000, 0), (996_410, 10), (996_430, 30)]);
+        assert_eq!(steps.dated(at(1_000_005)), at(996_405), "it was 25 seconds ago");
+        assert_eq!(steps.dated(at(996_420)), at(996_420), "stamped since");
+        // Twice.
+        let steps = looked(&[(1_000_000, 0), (996_410, 10), (992_820, 20)]);
+        assert_eq!(steps.dated(at(996_415)), at(992_815));
+        assert_eq!(steps.dated(at(1_000_005)), at(992_805));
+        // And put right again.
+        let steps = looked(&[(1_000_000, 0), (996_410, 10), (1_000_020, 20)]);
+        assert_eq!(steps.dated(at(1_000_005)), at(1_000_005));
+        assert_eq!(steps.dated(at(996_412)), at(1_000_012));
+        // By somebody before us, or by a clock that is not ours: it counts from our beginning.
+        let steps = looked(&[(1000, 0), (1050, 50)]);
+        assert_eq!(steps.dated(at(9000)), at(1000));
     }
 
     #[test]
