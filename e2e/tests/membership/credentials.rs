@@ -29,7 +29,7 @@ fn an_agent_started_before_its_member_cluster_joins_once_there_is_one() {
         let spec = member.agent("member-1").await?;
         ctx.start_process(spec).await?;
         // It says what it waits for, and stays.
-        member.until_log("member-1", "WARN").await?;
+        member.until_log("member-1", "Watch interrupted").await?;
         let running = ctx.fleet().status().await?;
         ensure!(
             running
@@ -107,7 +107,7 @@ fn an_agent_with_a_token_that_is_no_longer_good_waits_for_another() {
         let secrets = Api::<Secret>::namespaced(ctx.hub().await?, agents::NAMESPACE);
         secrets.delete(&bound, &DeleteParams::default()).await?;
         ctx.start_process(spec).await?;
-        member.until_log("member-3", "WARN").await?;
+        member.until_log("member-3", "Watch interrupted").await?;
         let mc = member.get().await?;
         ensure!(of(&mc, "Joined").is_none_or(|c| c.status != "True"), "{mc:?}");
         member.write_token(&member.token().await?)?;
