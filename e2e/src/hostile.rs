@@ -202,7 +202,7 @@ impl Stored {
                 let own = format!("metadata.name={member}");
                 (Api::all_with(api, &resource), list.fields(&own), watch.fields(&own))
             };
-            watches.spawn(count(api, &list, watch, bytes.clone()).await?);
+            watches.spawn(count(api, list, watch, bytes.clone()).await?);
         }
         Ok(Self {
             bytes,
@@ -219,11 +219,11 @@ impl Stored {
 /// Adds up the versions of these objects from now on.
 async fn count(
     api: Api<DynamicObject>,
-    list: &ListParams,
+    list: ListParams,
     watch: WatchParams,
     sum: Arc<AtomicU64>,
 ) -> Result<impl Future<Output = ()> + Send + 'static> {
-    let from = api.list_metadata(list).await?;
+    let from = api.list_metadata(&list).await?;
     let version = from.metadata.resource_version.context("a list without a version")?;
     Ok(async move {
         let Ok(stream) = api.watch(&watch, &version).await else {

@@ -417,6 +417,7 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
         kubectl.apply(WEBHOOKS).await?;
         kubectl.apply(POLICIES).await?;
         let log = ctx.fleet().log_path(HUB_AGENT);
+        let before = wait::end_of(&log);
         let outcome = with_hub_flags(ctx.fleet(), &["--enable-guard-rail=true"], async || {
             let warning = format!(
                 "ValidatingWebhookConfiguration {LEFT}: left by KubeFleet's hub agent: the webhooks fleet.pod.validating refuse \
@@ -424,9 +425,10 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
                  validatingwebhookconfiguration/{LEFT}, or start the hub agent with --remove-kubefleet-webhooks (chart: \
                  removeKubeFleetWebhooks)"
             );
-            wait::until_log(&log, &warning).await?;
-            wait::until_log(
+            wait::until_log_after(&log, before, &warning).await?;
+            wait::until_log_after(
                 &log,
+                before,
                 "--enable-guard-rail=true is ignored: set the chart value enableGuardRail: true",
             )
             .await?;
@@ -434,7 +436,7 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
                 "left by KubeFleet's hub agent, and still in force: the policies of this release do what it does; to remove it, \
                  run kubectl delete validatingadmissionpolicybinding/{POLICY}-binding validatingadmissionpolicy/{POLICY}"
             );
-            wait::until_log(&log, &warning).await?;
+            wait::until_log_after(&log, before, &warning).await?;
             let events = Events::about(&ctx, None, "ValidatingWebhookConfiguration", LEFT).await?;
             events.until("LeftByKubeFleet", &["fleetwebhook"]).await?;
             kubectl.ok(&["get", "validatingwebhookconfiguration", LEFT]).await?;

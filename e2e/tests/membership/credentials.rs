@@ -176,10 +176,11 @@ fn a_client_certificate_of_a_foreign_ca_is_presented_and_refused() {
         };
         // For the right user, of the wrong authority: the handshake ends. The caller may meet a closed connection before
         // the alert that says why; the hub agent's log has the reason.
+        let log = ctx.fleet().log_path(agents::HUB_AGENT);
+        let before = fleet_e2e::wait::end_of(&log);
         let refused = open(foreign.client(&member.account)?).await;
         ensure!(refused.is_err(), "a certificate of a foreign authority was let in");
-        let log = ctx.fleet().log_path(agents::HUB_AGENT);
-        fleet_e2e::wait::until_log(&log, "invalid peer certificate: UnknownIssuer").await?;
+        fleet_e2e::wait::until_log_after(&log, before, "invalid peer certificate: UnknownIssuer").await?;
         // Of the right authority, for another user.
         let other = Pki::open(&ctx.fleet().dir().join("pki").join("hub")).client("somebody")?;
         let why = open(other)

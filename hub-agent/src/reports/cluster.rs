@@ -255,9 +255,12 @@ impl ClusterReports {
             let Some(changes) = changes else {
                 return ToDo::Nothing(());
             };
-            let paid = self.ask(|budget, now| match content {
-                true => budget.cluster(bytes, now),
-                false => budget.beat(bytes, now),
+            let paid = self.ask(|budget, now| {
+                if content {
+                    budget.cluster(bytes, now)
+                } else {
+                    budget.beat(bytes, now)
+                }
             });
             if let Err(wait) = paid {
                 return ToDo::later(wait);

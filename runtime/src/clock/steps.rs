@@ -90,14 +90,12 @@ impl Steps {
         if stamp.duration_since(wall) <= TOLERANCE {
             return moved(self.since(stamp));
         }
-        let steps = self.back.iter().rev().scan(SignedDuration::ZERO, |sum, by| {
+        let mut steps = self.back.iter().rev().scan(SignedDuration::ZERO, |sum, by| {
             *sum = sum.saturating_sub(*by);
             Some(moved(*sum))
         });
         let began = wall.saturating_sub(steady.duration_since(first)).unwrap_or(wall);
-        steps
-            .into_iter()
-            .find(|at| at.duration_since(wall) <= TOLERANCE)
+        steps.find(|at| at.duration_since(wall) <= TOLERANCE)
             .unwrap_or(began)
     }
 }
