@@ -143,7 +143,12 @@ async fn held(ctx: &Ctx, before: &[u64]) -> Result<()> {
     for (member, before) in MEMBERS.into_iter().zip(before) {
         wait::until_present(internals(ctx, member).await?, member, "is marked", has_mark).await?;
         let log = log_of(ctx, member);
-        wait::until_log_after(&log, *before, "The hub went back in time: nothing is applied or removed").await?;
+        wait::until_log_after(
+            &log,
+            *before,
+            "The hub went back in time: nothing is applied or removed",
+        )
+        .await?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use fleet_api::{
 };
 use fleet_core::scheduler::{self as core, Binding, Change, Cluster, Interest, Placement, Snapshot, Watchers, World};
 use fleet_runtime::{Key, controller, queue::Next};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{
     Resource as _, ResourceExt as _,
     core::object::{HasSpec as _, HasStatus as _},
@@ -41,6 +41,8 @@ use crate::{
 /// How long the finalizer of a deleting binding is left to go together with the work generator's: mostly the Works are
 /// gone by then, and one write is saved for each cluster.
 const RELEASE_TOGETHER: Duration = Duration::from_secs(1);
+/// The API server's clock may be ahead of ours by that.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
 /// How long bindings may seem to outlive their placement.
 const ORPHANED: Duration = Duration::from_secs(5);
 /// A broken policy is looked at again from time to time: what is wrong may be repaired outside of what is watched.
@@ -278,8 +280,13 @@ async fn release<S: Scope>(ctx: &Pipeline<S>, key: &Key, names: &[String]) -> Re
             .as_ref()
             .map(|time| time.0)
             .unwrap_or_default();
-        // What is yet to come was long ago: the clock was set back.
-        let age = Duration::try_from(ctx.now().duration_since(since)).unwrap_or(Duration::MAX);
+        let age = ctx.now().duration_since(since);
+        // What is yet to come for long was long ago: the clock was set back.
+        let age = if age < -SKEW {
+            Duration::MAX
+        } else {
+            Duration::try_from(age).unwrap_or_default()
+        };
         let works = found.finalizers().iter().any(|f| f == finalizers::WORK);
         // The time of deletion has whole seconds, so one more is a full one.
         match (RELEASE_TOGETHER + Duration::from_secs(1)).checked_sub(age) {

@@ -15,8 +15,6 @@ const MOST: usize = 32;
 pub(super) struct Steps {
     /// The clock and steady time at the last look.
     last: Option<(Timestamp, Timestamp)>,
-    /// Steady time at the first look.
-    first: Option<Timestamp>,
     forward: VecDeque<Step>,
     /// By how much each time.
     back: VecDeque<SignedDuration>,
@@ -33,7 +31,6 @@ impl Steps {
     pub(super) const fn new() -> Self {
         Self {
             last: None,
-            first: None,
             forward: VecDeque::new(),
             back: VecDeque::new(),
         }
@@ -42,7 +39,6 @@ impl Steps {
     /// Looks at the clock.
     pub(super) fn look(&mut self, wall: Timestamp, steady: Timestamp) {
         let Some((last_wall, last_steady)) = self.last.replace((wall, steady)) else {
-            self.first = Some(steady);
             return;
         };
         let passed = steady.duration_since(last_steady);
@@ -81,12 +77,10 @@ impl Steps {
     }
 
     /// What the clock as it is now would have shown when it showed `stamp`. What is yet to come was stamped before the clock
-    /// was set back; if that was before the first look, it counts from there on.
+    /// was set back; if nobody here has seen that, it may be another clock that is ahead, and the stamp stays as it is.
     pub(super) fn dated(&self, stamp: Timestamp) -> Timestamp {
         let moved = |by: SignedDuration| stamp.saturating_add(by).unwrap_or(stamp);
-        let (Some((wall, steady)), Some(first)) = (self.last, self.first) else {
-            return stamp;
-        };
+        let Some((wall, _)) = self.last else { return stamp };
         if stamp.duration_since(wall) <= TOLERANCE {
             return moved(self.since(stamp));
         }
@@ -94,9 +88,7 @@ impl Steps {
             *sum = sum.saturating_sub(*by);
             Some(moved(*sum))
         });
-        let began = wall.saturating_sub(steady.duration_since(first)).unwrap_or(wall);
-        steps.find(|at| at.duration_since(wall) <= TOLERANCE)
-            .unwrap_or(began)
+        steps.find(|at| at.duration_since(wall) <= TOLERANCE).unwrap_or(stamp)
     }
 }
 
@@ -155,9 +147,9 @@ mod tests {
         let steps = looked(&[(1_000_000, 0), (996_410, 10), (1_000_020, 20)]);
         assert_eq!(steps.dated(at(1_000_005)), at(1_000_005));
         assert_eq!(steps.dated(at(996_412)), at(1_000_012));
-        // By somebody before us, or by a clock that is not ours: it counts from our beginning.
+        // By a clock that is not ours, or before we were there.
         let steps = looked(&[(1000, 0), (1050, 50)]);
-        assert_eq!(steps.dated(at(9000)), at(1000));
+        assert_eq!(steps.dated(at(9000)), at(9000));
     }
 
     #[test]
