@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo down test lint unit e2e bench generate advisories build need-cargo need-go need-chromium
+.PHONY: help demo down test lint unit e2e e2e-restore-old bench generate advisories build need-cargo need-go need-chromium
 
 # Tools and control-plane binaries are kept outside the repository, so that a fresh clone finds them again.
 export FLEET_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flotilla
@@ -30,7 +30,7 @@ AXE_SHA256 := 880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb
 FLAKY := $(or $(CARGO_TARGET_DIR),target)/flaky.txt
 
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 demo: build ## a local fleet (hub + 3 members) that stays up, and how to look at it with kubectl
 	@$(FLEET_LOCAL) demo
@@ -62,6 +62,9 @@ e2e: build $(TOOLS)/bin/cargo-nextest $(AXE) need-chromium ## scenarios and faul
 	@$(FLEET_LOCAL) run --members 3 -- bash -euc '$(SCENARIOS) -E "binary(api)"; $(FLEET_LOCAL) agents; $(SCENARIOS) $(E2E_THREADS) -E "package(fleet-e2e) & kind(test) - binary(api) - $(BREAKS_THE_FLEET)"'
 	@echo "── tests that break what others share, on a fleet of their own"
 	@$(FLEET_LOCAL) run --members 2 -- bash -euc '$(SCENARIOS) -E "binary(launcher) + binary(launcher_faults)"; $(FLEET_LOCAL) agents; $(SCENARIOS) -E "$(BREAKS_THE_FLEET) - binary(launcher) - binary(launcher_faults)"'
+
+e2e-restore-old: build $(TOOLS)/bin/cargo-nextest ## etcd restored from a backup that is ten minutes old (about a quarter of an hour)
+	@$(FLEET_LOCAL) run --members 2 -- bash -euc '$(FLEET_LOCAL) agents; FLEET_BACKUP_AGE=600 $(SCENARIOS) -E "binary(restore)"'
 
 bench: need-cargo need-go ## figures, as ratios and request counts
 	@cargo build --locked --profile bench-fast --workspace --bins

@@ -1,7 +1,7 @@
 //! Backups of a cluster's etcd: its data directory, copied while nothing runs that could write to it.
 //!
-//! Restoring one is what operators do with `etcdutl snapshot restore`: the whole control plane is stopped, etcd gets the
-//! old data, and its revisions start again at a lower number. Nothing else is restarted.
+//! Restoring one comes to what operators do with `etcdutl snapshot restore`, which is not built here: the whole control plane
+//! is stopped, etcd gets the old data, and its revisions start again at a lower number. Nothing else is restarted.
 
 use std::fs;
 use std::path::{Path, PathBuf};

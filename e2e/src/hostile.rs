@@ -5,22 +5,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use fleet_api::cluster::PropertyValue;
 use fleet_api::conditions::Status;
+use fleet_api::names::MEMBER_NAMESPACE_PREFIX;
 use fleet_api::placement::Work;
 use fleet_api::placement::{PatchDetail, WorkResourceIdentifier};
 use fleet_core::session::WorkRef;
+use fleet_core::session::cluster::PropertiesReport;
 use fleet_core::session::merge::{Details, Differences, ManifestReport};
 use fleet_core::session::work::{Phase, WorkReport};
 use fleet_proto::convert::{FromMember, MemberMessage};
 use futures::TryStreamExt as _;
-use kube::api::{Api, PostParams, WatchEvent, WatchParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt as _};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::json;
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::now;
@@ -87,6 +91,27 @@ pub fn report(work: &Work, differences: usize, round: u64) -> MemberMessage {
     })
 }
 
+/// What a member says of its cluster, almost as much of it as it may, different each time.
+pub fn properties(member: &ScriptedMember, round: u64) -> MemberMessage {
+    let value = format!("{round:0VALUE$}").repeat(7);
+    let property = |i| {
+        let value = PropertyValue {
+            value: value.clone(),
+            observation_time: Time(now()),
+        };
+        (format!("example.com/large-{i}"), value)
+    };
+    MemberMessage::Properties(PropertiesReport {
+        imc_uid: member.imc_uid.clone(),
+        imc_generation: member.imc_generation,
+        collected: true,
+        properties: (0..4).map(property).collect(),
+        usage: None,
+        namespaces: None,
+        conditions: vec![],
+    })
+}
+
 /// What a flood came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flood {
@@ -98,8 +123,8 @@ pub struct Flood {
     pub reports: u64,
 }
 
-/// Sends short reports about fat Works and the largest about thin ones, reads nothing, and reconnects every few of them, until
-/// the time is over.
+/// Sends much about its cluster, short reports about fat Works and the largest about thin ones, reads nothing, and reconnects
+/// every few of them, until the time is over.
 pub async fn flood(
     address: &Address,
     token: &str,
@@ -119,12 +144,16 @@ pub async fn flood(
         flood.sessions += 1;
         let short = fat.iter().map(|work| (work, 0)).cycle().take(20 * fat.len());
         let long = thin.iter().zip([STORED, LARGEST].into_iter().cycle()).cycle().take(4);
-        for (work, differences) in short.chain(long) {
+        let said = std::iter::once(None).chain(short.chain(long).map(Some));
+        for said in said {
             round += 1;
             let message = FromMember {
                 seq: round + 1,
                 epoch: stream.epoch,
-                body: report(work, differences, round),
+                body: said.map_or_else(
+                    || properties(&stream, round),
+                    |(work, differences)| report(work, differences, round),
+                ),
             };
             let left = until
                 .saturating_duration_since(Instant::now())
@@ -138,34 +167,47 @@ pub async fn flood(
     flood
 }
 
-/// Counts what the API server stores in a member's namespace: the size of every version of every Work.
+/// Counts what the API server stores for a member: the size of every version of its Works, and of what it says of itself
+/// wherever that is copied.
 #[derive(Debug)]
 pub struct Stored {
     bytes: Arc<AtomicU64>,
-    task: JoinHandle<()>,
+    /// End with it.
+    _watches: JoinSet<()>,
 }
+
+/// Where that is: group, version, kind, and whether it is in the member's namespace.
+const KEPT: [(&str, &str, &str, bool); 4] = [
+    ("placement.kubernetes-fleet.io", "v1beta1", "Work", true),
+    ("cluster.kubernetes-fleet.io", "v1beta1", "InternalMemberCluster", true),
+    ("cluster.kubernetes-fleet.io", "v1beta1", "MemberCluster", false),
+    ("multicluster.x-k8s.io", "v1alpha1", "ClusterProfile", false),
+];
 
 impl Stored {
     /// Begins to count.
     pub async fn count(client: &Client, namespace: &str) -> Result<Self> {
-        let works = Api::<Work>::namespaced(client.clone(), namespace);
-        let from = works.list_metadata(&kube::api::ListParams::default()).await?;
-        let version = from.metadata.resource_version.context("a list without a version")?;
-        let bytes = Arc::<AtomicU64>::default();
-        let sum = bytes.clone();
-        let task = tokio::spawn(async move {
-            let Ok(stream) = works.watch(&WatchParams::default().timeout(290), &version).await else {
-                return;
+        let member = namespace.strip_prefix(MEMBER_NAMESPACE_PREFIX).unwrap_or(namespace);
+        let (bytes, mut watches) = (Arc::<AtomicU64>::default(), JoinSet::new());
+        for (group, version, kind, inside) in KEPT {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+            let (api, list, watch) = (
+                client.clone(),
+                ListParams::default(),
+                WatchParams::default().timeout(290),
+            );
+            let (api, list, watch) = if inside {
+                (Api::namespaced_with(api, namespace, &resource), list, watch)
+            } else {
+                let own = format!("metadata.name={member}");
+                (Api::all_with(api, &resource), list.fields(&own), watch.fields(&own))
             };
-            let mut stream = Box::pin(stream);
-            while let Ok(Some(event)) = stream.try_next().await {
-                if let WatchEvent::Added(work) | WatchEvent::Modified(work) = event {
-                    let size = serde_json::to_vec(&work).map_or(0, |text| text.len());
-                    sum.fetch_add(size as u64, Ordering::Relaxed);
-                }
-            }
-        });
-        Ok(Self { bytes, task })
+            watches.spawn(count(api, list, watch, bytes.clone()).await?);
+        }
+        Ok(Self {
+            bytes,
+            _watches: watches,
+        })
     }
 
     /// So far.
@@ -174,10 +216,27 @@ impl Stored {
     }
 }
 
-impl Drop for Stored {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Adds up the versions of these objects from now on.
+async fn count(
+    api: Api<DynamicObject>,
+    list: ListParams,
+    watch: WatchParams,
+    sum: Arc<AtomicU64>,
+) -> Result<impl Future<Output = ()> + Send + 'static> {
+    let from = api.list_metadata(&list).await?;
+    let version = from.metadata.resource_version.context("a list without a version")?;
+    Ok(async move {
+        let Ok(stream) = api.watch(&watch, &version).await else {
+            return;
+        };
+        let mut stream = Box::pin(stream);
+        while let Ok(Some(event)) = stream.try_next().await {
+            if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event {
+                let size = serde_json::to_vec(&object).map_or(0, |text| text.len());
+                sum.fetch_add(size as u64, Ordering::Relaxed);
+            }
+        }
+    })
 }
 
 /// Connections that never say who they are: every other one does not even begin the handshake.

@@ -93,10 +93,22 @@ where
     settle(PATIENCE, what, states, |state| wanted(state)).await
 }
 
-/// Waits until a log holds a text. Files cannot be watched everywhere, so this one asks.
+/// Where a log ends now: what comes later was not there before.
+pub fn end_of(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| file.len())
+}
+
+/// Waits until a log holds a text.
 pub async fn until_log(path: &Path, text: &str) -> Result<()> {
+    until_log_after(path, 0, text).await
+}
+
+/// Waits until a log holds a text behind its first bytes. Files cannot be watched everywhere, so this one asks.
+pub async fn until_log_after(path: &Path, from: u64, text: &str) -> Result<()> {
+    let from = usize::try_from(from)?;
+    let says = |log: Vec<u8>| String::from_utf8_lossy(log.get(from..).unwrap_or_default()).contains(text);
     let found = async {
-        while !std::fs::read_to_string(path).is_ok_and(|log| log.contains(text)) {
+        while !std::fs::read(path).is_ok_and(says) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };

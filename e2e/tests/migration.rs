@@ -1,7 +1,7 @@
 //! Helm replaces a release of KubeFleet by one of ours, on a cluster of its own: every CRD and every object stays.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_e2e::agents::{HUB_AGENT, NAMESPACE, chart, with_hub_flags, with_hub_values};
@@ -14,6 +14,12 @@ use fleet_e2e::{binaries, wait};
 use serde_json::json;
 use tokio::process::Command;
 
+const OVERRIDES: [&str; 4] = [
+    "clusterresourceoverrides",
+    "clusterresourceoverridesnapshots",
+    "resourceoverrides",
+    "resourceoverridesnapshots",
+];
 const CHARTS: [&str; 2] = ["hub-agent", "member-agent"];
 /// Objects whose loss would be a disaster: a member and a placement; what was placed, and its owner.
 const HUB_OBJECTS: &str = r#"
@@ -33,6 +39,25 @@ kind: AppliedWork
 metadata: { name: shop-work }
 spec: { workName: shop-work, workNamespace: fleet-member-east }
 ";
+
+/// A version that KubeFleet has served of its overrides and ours does not know.
+const OLD_VERSION: &str = "  versions:
+  - name: v1alpha1
+    schema:
+      openAPIV3Schema:
+        type: object
+        x-kubernetes-preserve-unknown-fields: true
+    served: true
+    storage: false
+";
+
+/// Gives a file with a CRD that version.
+fn add_old_version(file: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(file)?;
+    ensure!(text.contains("  versions:\n"), "{} has no versions", file.display());
+    std::fs::write(file, text.replacen("  versions:\n", OLD_VERSION, 1))?;
+    Ok(())
+}
 
 /// A cluster, and Helm on it.
 struct Site {
@@ -83,6 +108,9 @@ impl Site {
         if name == "hub-agent" {
             let file = "multicluster.x-k8s.io_clusterprofiles.yaml";
             std::fs::copy(chart::folder(name).join("files").join(file), templates.join(file))?;
+            for kind in OVERRIDES {
+                add_old_version(&templates.join(format!("placement.kubernetes-fleet.io_{kind}.yaml")))?;
+            }
         }
         if let Some(crd) = further_crd {
             std::fs::write(templates.join("further.yaml"), crd)?;
@@ -134,6 +162,17 @@ impl Site {
         let mut found = BTreeMap::new();
         for kind in kinds {
             found.insert(kind, self.uids(kind).await?);
+        }
+        Ok(found)
+    }
+
+    /// The versions of each override's CRD, and those that may be in etcd.
+    async fn versions(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for kind in OVERRIDES {
+            let crd = format!("{kind}.placement.kubernetes-fleet.io");
+            let line = "-o=jsonpath={.spec.versions[*].name} stored {.status.storedVersions[*]}";
+            found.push(self.kubectl.ok(&["get", "crd", &crd, line]).await?.trim().to_owned());
         }
         Ok(found)
     }
@@ -194,6 +233,12 @@ fn replacing_kubefleets_charts_keeps_every_crd_and_object() {
                     let before = site.everything(name).await?;
                     let expected = if name == "hub-agent" { shipped } else { 1 };
                     ensure!(before["crd"].len() == expected, "{:?}", before["crd"]);
+                    let is_hub = name == "hub-agent";
+                    if is_hub {
+                        let versions = site.versions().await?;
+                        let old = |said: &String| said == "v1alpha1 v1 v1beta1 stored v1beta1";
+                        ensure!(versions.iter().all(old), "{versions:?}");
+                    }
                     let outcome = site.upgrade(name, further).await?;
                     ensure!(outcome == Ok(()), "{name} {further:?}: {outcome:?}");
                     // The garbage collector would need a moment for what lost its owner.
@@ -202,6 +247,12 @@ fn replacing_kubefleets_charts_keeps_every_crd_and_object() {
                         .await?;
                     let after = site.everything(name).await?;
                     ensure!(before == after, "{name} {further:?}: {before:?} became {after:?}");
+                    // They stay, and are ours.
+                    if is_hub {
+                        let versions = site.versions().await?;
+                        let ours = |said: &String| said == "v1 v1beta1 stored v1beta1";
+                        ensure!(versions.iter().all(ours), "{further:?}: {versions:?}");
+                    }
                     let kept = [
                         "get",
                         "crd",
@@ -366,6 +417,7 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
         kubectl.apply(WEBHOOKS).await?;
         kubectl.apply(POLICIES).await?;
         let log = ctx.fleet().log_path(HUB_AGENT);
+        let before = wait::end_of(&log);
         let outcome = with_hub_flags(ctx.fleet(), &["--enable-guard-rail=true"], async || {
             let warning = format!(
                 "ValidatingWebhookConfiguration {LEFT}: left by KubeFleet's hub agent: the webhooks fleet.pod.validating refuse \
@@ -373,9 +425,10 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
                  validatingwebhookconfiguration/{LEFT}, or start the hub agent with --remove-kubefleet-webhooks (chart: \
                  removeKubeFleetWebhooks)"
             );
-            wait::until_log(&log, &warning).await?;
-            wait::until_log(
+            wait::until_log_after(&log, before, &warning).await?;
+            wait::until_log_after(
                 &log,
+                before,
                 "--enable-guard-rail=true is ignored: set the chart value enableGuardRail: true",
             )
             .await?;
@@ -383,7 +436,7 @@ fn what_kubefleet_has_left_is_named_at_start_and_removed_only_when_told() {
                 "left by KubeFleet's hub agent, and still in force: the policies of this release do what it does; to remove it, \
                  run kubectl delete validatingadmissionpolicybinding/{POLICY}-binding validatingadmissionpolicy/{POLICY}"
             );
-            wait::until_log(&log, &warning).await?;
+            wait::until_log_after(&log, before, &warning).await?;
             let events = Events::about(&ctx, None, "ValidatingWebhookConfiguration", LEFT).await?;
             events.until("LeftByKubeFleet", &["fleetwebhook"]).await?;
             kubectl.ok(&["get", "validatingwebhookconfiguration", LEFT]).await?;

@@ -6,6 +6,7 @@
 //! A backup is some seconds old when it is restored. `FLEET_BACKUP_AGE=600` makes it ten minutes: API servers have then
 //! compacted what the watches came from, tokens were renewed, and leases ended.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -133,12 +134,21 @@ fn has_mark(imc: &InternalMemberCluster) -> bool {
         .is_some_and(|list| list.contains_key(WENT_BACK_AT))
 }
 
-/// Waits until both members and the hub agent hold still.
-async fn held(ctx: &Ctx) -> Result<()> {
-    for member in MEMBERS {
+fn log_of(ctx: &Ctx, member: &str) -> PathBuf {
+    ctx.fleet().log_path(&fleet_e2e::agents::member_agent(member))
+}
+
+/// Waits until both members and the hub agent hold still. `before` is where the members' logs ended before the restore.
+async fn held(ctx: &Ctx, before: &[u64]) -> Result<()> {
+    for (member, before) in MEMBERS.into_iter().zip(before) {
         wait::until_present(internals(ctx, member).await?, member, "is marked", has_mark).await?;
-        let log = ctx.fleet().log_path(&fleet_e2e::agents::member_agent(member));
-        wait::until_log(&log, "The hub went back in time: nothing is applied or removed").await?;
+        let log = log_of(ctx, member);
+        wait::until_log_after(
+            &log,
+            *before,
+            "The hub went back in time: nothing is applied or removed",
+        )
+        .await?;
     }
     Ok(())
 }
@@ -207,8 +217,9 @@ fn a_restored_hub_deletes_nothing_and_goes_on_when_told() {
         leaver.until_gone().await?;
         age().await;
 
+        let logs = MEMBERS.map(|member| wait::end_of(&log_of(&ctx, member)));
         backup.restore(ctx.fleet()).await?;
-        held(&ctx).await?;
+        held(&ctx, &logs).await?;
         ensure!(
             joiner.api().await?.get_opt(&joiner.name).await?.is_none(),
             "the hub does not know it"

@@ -21,6 +21,15 @@ pub fn limit(period_seconds: i32) -> SignedDuration {
 ///
 /// The first test that fails decides. Only the member agent's word counts, whatever generation it speaks of.
 pub fn eligibility(mc: &MemberCluster, now: Timestamp) -> Result<Timestamp, Ineligible> {
+    eligibility_dated(mc, now, |stamp| stamp)
+}
+
+/// The same for who has seen the clock being set: `dated` tells what it would have shown, as it is now, at a stored time.
+pub fn eligibility_dated(
+    mc: &MemberCluster,
+    now: Timestamp,
+    dated: impl Fn(Timestamp) -> Timestamp,
+) -> Result<Timestamp, Ineligible> {
     if mc.metadata.deletion_timestamp.is_some() {
         return Err(Ineligible::Left);
     }
@@ -29,7 +38,7 @@ pub fn eligibility(mc: &MemberCluster, now: Timestamp) -> Result<Timestamp, Inel
         .as_ref()
         .and_then(|s| s.agent(&AgentType::MemberAgent))
         .ok_or(Ineligible::NotOnline)?;
-    let last = agent.last_received_heartbeat.as_ref().map(|t| t.0);
+    let last = agent.last_received_heartbeat.as_ref().map(|t| dated(t.0));
     let last = last.ok_or(Ineligible::HeartbeatLost(NEVER))?;
     let limit = limit(mc.spec.heartbeat_period_seconds);
     let silent = now.duration_since(last);
@@ -43,7 +52,7 @@ pub fn eligibility(mc: &MemberCluster, now: Timestamp) -> Result<Timestamp, Inel
     let healthy = find(&agent.conditions, member_agent::Healthy::TYPE).ok_or(Ineligible::NoHealth)?;
     let mut until = just_after(add(last, limit));
     if Status::of(healthy) != Status::True {
-        let since = healthy.last_transition_time.0;
+        let since = dated(healthy.last_transition_time.0);
         let sick = now.duration_since(since);
         if sick > limit {
             return Err(Ineligible::Unhealthy(sick.unsigned_abs()));
@@ -75,6 +84,16 @@ mod tests {
     fn text(mc: &MemberCluster, now: i64, expected: &str) {
         let why = eligibility(mc, at(now)).expect_err("ineligible");
         assert_eq!(why.to_string(), expected);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_disconnects_nobody() {
+        let mc = mc(Some(1_000), Some("True"), Some(("False", 900)));
+        for by in [7_200, -7_200] {
+            let (now, dated) = (at(1_010 + by), |stamp: Timestamp| stamp + SignedDuration::from_secs(by));
+            let until = eligibility_dated(&mc, now, dated).expect("eligible");
+            assert_eq!(until, dated(eligibility(&mc, at(1_010)).expect("eligible")), "{by}");
+        }
     }
 
     #[test]

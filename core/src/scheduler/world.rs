@@ -12,7 +12,7 @@ use fleet_api::{annotations, finalizers};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::membership::eligibility::eligibility;
+use crate::membership::eligibility::eligibility_dated;
 
 /// Everything that one decision depends on. Clusters and bindings may come in any order.
 #[derive(Debug, Clone)]
@@ -131,9 +131,14 @@ static NO_PROPERTIES: BTreeMap<String, PropertyValue> = BTreeMap::new();
 impl<'a> Cluster<'a> {
     /// The view of `object` at `now`.
     pub fn new(object: &'a MemberCluster, now: Timestamp) -> Self {
+        Self::dated(object, now, |stamp| stamp)
+    }
+
+    /// The same for who has seen the clock being set ([`eligibility_dated`](crate::membership::eligibility::eligibility_dated)).
+    pub fn dated(object: &'a MemberCluster, now: Timestamp, dated: impl Fn(Timestamp) -> Timestamp) -> Self {
         let status = object.status.as_ref();
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let (ineligible, ineligible_from) = match eligibility(object, now) {
+        let (ineligible, ineligible_from) = match eligibility_dated(object, now, dated) {
             // Nothing can join under such a name, whatever the status says, and nothing could be placed there.
             Ok(_) if ClusterName::new(name).is_err() => (Some(Ineligible::NotOnline), None),
             Ok(until) => (None, Some(until)),

@@ -8,14 +8,29 @@ use jiff::Timestamp;
 
 /// The JSON of a whole Work may have this many bytes.
 pub const WORK_BYTES: usize = 1_415_578;
+/// What the statuses of all Works of one member may come to. The hub keeps them in memory; nobody but the member says what
+/// is in them.
+pub const STATUSES_BYTES: usize = 16 * 1024 * 1024;
+/// A status up to this size is never in the way, however many there are: a member does not say how many Works it has.
+pub const STATUS_BYTES_FREE: usize = 8 * 1024;
 /// Shown instead of values that were left out.
 const OMITTED: &str = "(omitted)";
+/// Bytes that are kept of a text where all details together were not enough.
+const SHORT_TEXT: usize = 256;
 
-/// Trims a status so that the Work with it fits, and says so in `StatusTrimmed`: first mirrored status goes, then the largest
-/// lists of details, one after the other. The condition tells the excess before trimming, and goes when all fits. `rest` is
-/// what the Work has besides ([`StoredWork::bytes_without_status`](super::work::StoredWork::bytes_without_status)).
-pub fn trim(rest: usize, status: &mut WorkStatus, generation: i64, now: Timestamp) {
-    trim_to(WORK_BYTES, rest, status, generation, now);
+/// What a status may come to where the other Works of its member have statuses of `others` bytes.
+pub fn room(others: usize) -> usize {
+    STATUSES_BYTES
+        .saturating_sub(others)
+        .clamp(STATUS_BYTES_FREE, WORK_BYTES)
+}
+
+/// Trims a status so that it has `room` and the Work with it fits, and says so in `StatusTrimmed`: first mirrored status goes,
+/// then the largest lists of details, one after the other, and at last long texts of manifests are cut. The condition tells
+/// the excess before trimming, and goes when all fits. `rest` is what the Work has besides
+/// ([`StoredWork::bytes_without_status`](super::work::StoredWork::bytes_without_status)).
+pub fn trim(room: usize, rest: usize, status: &mut WorkStatus, generation: i64, now: Timestamp) {
+    trim_to(WORK_BYTES.min(rest.saturating_add(room)), rest, status, generation, now);
 }
 
 fn trim_to(limit: usize, rest: usize, status: &mut WorkStatus, generation: i64, now: Timestamp) {
@@ -31,6 +46,11 @@ fn trim_to(limit: usize, rest: usize, status: &mut WorkStatus, generation: i64, 
     };
     status.conditions.extend(kept);
     conditions::set(&mut status.conditions, &state, generation, now);
+    shrink(limit, rest, status);
+}
+
+/// Gives up the least useful things until the rest fits.
+pub fn shrink(limit: usize, rest: usize, status: &mut WorkStatus) {
     for entry in &mut status.manifest_conditions {
         entry.back_reported_status = None;
     }
@@ -43,6 +63,18 @@ fn trim_to(limit: usize, rest: usize, status: &mut WorkStatus, generation: i64, 
         }
         collapse(list);
         left = left.saturating_sub(size.saturating_sub(count(&*list)));
+    }
+    if left > limit {
+        let entries = status.manifest_conditions.iter_mut();
+        let of_manifests = entries.flat_map(|entry| &mut entry.conditions);
+        for condition in of_manifests.chain(&mut status.conditions) {
+            let end = condition.message.floor_char_boundary(SHORT_TEXT);
+            condition.message.truncate(end);
+        }
+        for detail in details(status).flatten() {
+            let end = detail.path.floor_char_boundary(SHORT_TEXT);
+            detail.path.truncate(end);
+        }
     }
 }
 
@@ -179,5 +211,27 @@ mod tests {
         let mut tiny = work(&[3, 4], true);
         trimmed(&mut tiny, 10);
         assert_eq!(paths(&tiny).iter().map(|(n, _)| *n).collect::<Vec<_>>(), [1, 1]);
+    }
+
+    #[test]
+    fn a_status_has_what_the_others_leave_but_never_less_than_a_little() {
+        assert_eq!(room(0), WORK_BYTES);
+        assert_eq!(room(STATUSES_BYTES - 100_000), 100_000);
+        assert_eq!(room(STATUSES_BYTES), STATUS_BYTES_FREE);
+        assert_eq!(room(usize::MAX), STATUS_BYTES_FREE);
+    }
+
+    #[test]
+    fn where_details_are_not_all_long_texts_are_cut() {
+        let mut one = work(&[3], false);
+        let status = one.status.as_mut().unwrap();
+        let mut condition = crate::membership::fixtures::condition("Applied", "False", 1);
+        condition.message = "ü".repeat(10_000);
+        status.manifest_conditions[0].conditions = vec![condition];
+        trimmed(&mut one, STATUS_BYTES_FREE);
+        assert!(count(&one) <= STATUS_BYTES_FREE);
+        let entry = &one.status.as_ref().unwrap().manifest_conditions[0];
+        assert_eq!(entry.conditions[0].message, "ü".repeat(SHORT_TEXT / 2));
+        assert_eq!(entry.conditions[0].status, "False", "what it says stays");
     }
 }

@@ -58,6 +58,8 @@ pub struct StoredWork<'a> {
     pub mirror: bool,
     /// Its status.
     pub status: Option<WorkStatus>,
+    /// Bytes that its status may have ([`room`](super::trim::room)).
+    pub room: usize,
 }
 
 /// What identifies a manifest. Empty strings where it says nothing; all empty if it cannot be read.
@@ -156,7 +158,7 @@ pub fn persist(work: Option<&StoredWork<'_>>, report: &WorkReport, live: bool, n
         }
     };
     if report.phase == Phase::Result {
-        trim(work.bytes_without_status(), &mut status, generation, now);
+        trim(work.room, work.bytes_without_status(), &mut status, generation, now);
     }
     if !merge::worth_writing(stored, &status, now) && work.status.is_some() {
         return Decision::answer(Outcome::Unchanged, "");

@@ -25,6 +25,9 @@ const BURST_GAP: SignedDuration = SignedDuration::from_secs(60);
 /// Without flags: the longest wait, which is what everybody waits for with upstream's defaults.
 const WAIT_MAX: SignedDuration = SignedDuration::from_secs(30);
 
+/// Clocks of API servers may be ahead of ours by that.
+const SKEW: SignedDuration = SignedDuration::from_secs(5);
+
 /// What to do about a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
@@ -48,6 +51,10 @@ pub fn decide(flags: Flags, created: &[Timestamp], detected: Option<Timestamp>, 
     let Some(latest) = created.first().copied() else {
         return Decision::Now;
     };
+    // What is yet to come was stored before the clock was set back: long ago, as far as anybody can tell.
+    let is_past = |at: &Timestamp| at.duration_since(now) <= SKEW;
+    let latest = Some(latest).filter(is_past).unwrap_or(Timestamp::MIN);
+    let detected = detected.filter(is_past);
     let after = |at: Timestamp, wait: SignedDuration| at.saturating_add(wait).unwrap_or(Timestamp::MAX);
     let (until, record) = match (flags.minimum_interval, flags.collection) {
         (None, None) => {
@@ -132,6 +139,40 @@ mod tests {
                 expected,
                 "{flags:?} {now}"
             );
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_holds_nothing_up() {
+        let flags = Flags {
+            minimum_interval: secs(30),
+            collection: secs(15),
+        };
+        let hour = 3_600;
+        for flags in [Flags::default(), flags] {
+            for by in [2 * hour, -2 * hour] {
+                let now = at(10 * hour + by);
+                let (created, mut detected) = ([at(10 * hour)], Some(at(10 * hour)));
+                let mut looked = now;
+                for _ in 0..3 {
+                    match decide(flags, &created, detected, looked) {
+                        Decision::Now => break,
+                        Decision::Wait { until, record } => {
+                            detected = record.or(detected);
+                            looked = until;
+                        }
+                    }
+                }
+                assert!(
+                    looked.duration_since(now) <= SignedDuration::from_secs(30),
+                    "{flags:?} {by}"
+                );
+                assert_eq!(
+                    decide(flags, &created, detected, looked),
+                    Decision::Now,
+                    "{flags:?} {by}"
+                );
+            }
         }
     }
 

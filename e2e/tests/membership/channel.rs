@@ -362,7 +362,7 @@ fn a_hub_with_a_foreign_certificate_gets_no_credential_and_the_agent_keeps_tryin
         spec.env
             .insert("HUB_CHANNEL_CA".to_owned(), foreign.unwrap_or_default());
         ctx.start_process(spec.clone()).await?;
-        member.until_log("member-1", "ertificate").await?;
+        member.until_log("member-1", "UnknownIssuer").await?;
         let mc = member.get().await?;
         ensure!(of(&mc, "Joined").is_none_or(|c| c.status != "True"), "{mc:?}");
         // With the right one it joins.

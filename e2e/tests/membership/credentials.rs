@@ -29,7 +29,7 @@ fn an_agent_started_before_its_member_cluster_joins_once_there_is_one() {
         let spec = member.agent("member-1").await?;
         ctx.start_process(spec).await?;
         // It says what it waits for, and stays.
-        member.until_log("member-1", "WARN").await?;
+        member.until_log("member-1", "Watch interrupted").await?;
         let running = ctx.fleet().status().await?;
         ensure!(
             running
@@ -107,7 +107,7 @@ fn an_agent_with_a_token_that_is_no_longer_good_waits_for_another() {
         let secrets = Api::<Secret>::namespaced(ctx.hub().await?, agents::NAMESPACE);
         secrets.delete(&bound, &DeleteParams::default()).await?;
         ctx.start_process(spec).await?;
-        member.until_log("member-3", "WARN").await?;
+        member.until_log("member-3", "Watch interrupted").await?;
         let mc = member.get().await?;
         ensure!(of(&mc, "Joined").is_none_or(|c| c.status != "True"), "{mc:?}");
         member.write_token(&member.token().await?)?;
@@ -176,10 +176,11 @@ fn a_client_certificate_of_a_foreign_ca_is_presented_and_refused() {
         };
         // For the right user, of the wrong authority: the handshake ends. The caller may meet a closed connection before
         // the alert that says why; the hub agent's log has the reason.
+        let log = ctx.fleet().log_path(agents::HUB_AGENT);
+        let before = fleet_e2e::wait::end_of(&log);
         let refused = open(foreign.client(&member.account)?).await;
         ensure!(refused.is_err(), "a certificate of a foreign authority was let in");
-        let log = ctx.fleet().log_path(agents::HUB_AGENT);
-        fleet_e2e::wait::until_log(&log, "invalid peer certificate: UnknownIssuer").await?;
+        fleet_e2e::wait::until_log_after(&log, before, "invalid peer certificate: UnknownIssuer").await?;
         // Of the right authority, for another user.
         let other = Pki::open(&ctx.fleet().dir().join("pki").join("hub")).client("somebody")?;
         let why = open(other)

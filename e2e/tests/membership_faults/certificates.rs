@@ -39,7 +39,7 @@ fn a_session_by_certificate_ends_when_its_ca_is_no_longer_trusted() {
         let other = Pki::create(&authorities.path().join("other"), "other")?.read("ca.crt")?;
         trust(&ctx, &other).await?;
         // At once, and not at the next look at the credential.
-        let told = member.until_log("member-1", "client certificate");
+        let told = member.until_log("member-1", "the client certificate is not accepted");
         tokio::time::timeout(std::time::Duration::from_secs(15), told)
             .await
             .context("the session goes on")??;

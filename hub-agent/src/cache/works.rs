@@ -14,6 +14,7 @@ use fleet_api::{
 use fleet_core::{
     session::{
         digest::{Digest, digest},
+        trim::{self, shrink},
         work::{ManifestIdentity, StoredWork},
     },
     work::content_hash,
@@ -41,11 +42,17 @@ pub(crate) struct HubWork {
     pub(crate) apply_strategy: Option<ApplyStrategy>,
     /// Whether status is to be reported back.
     pub(crate) report_back: Option<ReportBackStrategy>,
-    /// Its status as the API server sent it.
+    /// Its status as the API server sent it, unless that is a very large one: of it what can be kept.
     pub(crate) status: Option<RawJson>,
+    /// Bytes of the status that the API server sent.
+    pub(crate) status_bytes: usize,
     /// The digest of that, once somebody has asked.
     digest: OnceLock<Option<Digest>>,
 }
+
+/// Bytes that are kept of a status. What reports bring is bounded by the sum before it is written; this bounds what is there
+/// already, whoever wrote it, when an agent starts.
+const STATUS_KEPT: usize = 256 * 1024;
 
 /// The store of all Works and its index by namespace.
 #[derive(Clone, Debug)]
@@ -125,8 +132,8 @@ impl HubWork {
         }
     }
 
-    /// The Work as reports about it are judged.
-    pub(crate) fn stored(&self) -> StoredWork<'_> {
+    /// The Work as reports about it are judged, whose status may have `room`.
+    pub(crate) fn stored(&self, room: usize) -> StoredWork<'_> {
         let strategy = self.report_back.as_ref();
         StoredWork {
             metadata: &self.metadata,
@@ -134,6 +141,7 @@ impl HubWork {
             spec_bytes: self.spec_bytes,
             mirror: strategy.is_some_and(|strategy| strategy.type_ == ReportBackStrategyType::Mirror),
             status: self.read_status(),
+            room,
         }
     }
 
@@ -145,6 +153,29 @@ impl HubWork {
             status: None,
         }
     }
+}
+
+/// What the status of a Work may come to beside those of the other Works of its member.
+pub(crate) fn room(by_namespace: &Index<HubWork, String>, work: &HubWork) -> usize {
+    let Some(namespace) = &work.metadata.namespace else {
+        return 0;
+    };
+    let all = by_namespace.get(namespace);
+    let others = all.iter().filter(|other| other.metadata.name != work.metadata.name);
+    trim::room(others.map(|other| other.status_bytes).sum())
+}
+
+/// What is kept of a status, and the digest of the whole if it is more than that.
+fn kept(status: RawJson) -> (Option<RawJson>, OnceLock<Option<Digest>>) {
+    if status.as_str().len() <= STATUS_KEPT {
+        return (Some(status), OnceLock::new());
+    }
+    let Ok(mut whole) = status.parse::<WorkStatus>() else {
+        return (None, OnceLock::new());
+    };
+    let digest = digest(&whole);
+    shrink(STATUS_KEPT, 0, &mut whole);
+    (RawJson::from_serialize(&whole).ok(), OnceLock::from(Some(digest)))
 }
 
 impl<'de> Deserialize<'de> for HubWork {
@@ -184,6 +215,9 @@ impl<'de> Deserialize<'de> for HubWork {
         let spec: Option<Spec<'_>> = serde_json::from_str(text).map_err(serde::de::Error::custom)?;
         let spec = spec.unwrap_or_default();
         let manifests = spec.workload.unwrap_or_default().manifests.unwrap_or_default();
+        let status = wire.status.filter(|status| status.as_str() != "null");
+        let status_bytes = status.as_ref().map_or(0, |status| status.as_str().len());
+        let (status, digest) = status.map(kept).unwrap_or_default();
         Ok(Self {
             metadata: wire.metadata,
             hash: hash(&manifests).into(),
@@ -191,8 +225,9 @@ impl<'de> Deserialize<'de> for HubWork {
             spec_bytes: text.len(),
             apply_strategy: spec.apply_strategy,
             report_back: spec.report_back_strategy,
-            status: wire.status.filter(|status| status.as_str() != "null"),
-            digest: OnceLock::new(),
+            status,
+            status_bytes,
+            digest,
         })
     }
 }
@@ -201,6 +236,8 @@ part_of!(HubWork, Work, metadata);
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const TEXT: &str = r#"{"apiVersion":"placement.kubernetes-fleet.io/v1beta1","kind":"Work",
@@ -231,7 +268,36 @@ mod tests {
         ] {
             let held: HubWork = serde_json::from_str(text).unwrap();
             assert!(held.manifests.is_empty() && held.status.is_none(), "{text}");
-            held.stored();
+            held.stored(0);
         }
+    }
+
+    #[test]
+    fn of_a_very_large_status_what_it_says_is_kept_and_its_digest() {
+        let drifts: Vec<_> = (0..60)
+            .map(|i| json!({ "path": format!("/data/{i}"), "valueInMember": "m".repeat(10_000), "valueInHub": "h".repeat(10_000) }))
+            .collect();
+        let time = "2026-01-01T00:00:00Z";
+        let status = json!({
+            "conditions": [{ "type": "Applied", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": time }],
+            "manifestConditions": [{ "identifier": { "ordinal": 0, "name": "d" }, "conditions": [],
+                "driftDetails": { "observationTime": time, "observedInMemberClusterGeneration": 1,
+                    "firstDriftedObservedTime": time, "observedDrifts": drifts } }],
+        });
+        let whole: WorkStatus = serde_json::from_value(status.clone()).unwrap();
+        let text = json!({ "metadata": { "name": "w", "namespace": "n" }, "status": status }).to_string();
+        // As after a restart: hundreds of them, all at once.
+        let all: Vec<HubWork> = (0..300).map(|_| serde_json::from_str(&text).unwrap()).collect();
+        let kept: usize = all
+            .iter()
+            .map(|work| work.status.as_ref().unwrap().as_str().len())
+            .sum();
+        assert!(kept < 16 << 20, "{kept}");
+        assert!(all[0].status_bytes > 1_200_000, "the sum counts what is stored");
+        assert_eq!(all[0].status_digest(), Some(digest(&whole)));
+        let said = all[0].read_status().unwrap();
+        assert_eq!(said.conditions, whole.conditions);
+        let drift = said.manifest_conditions[0].drift_details.as_ref().unwrap();
+        assert_eq!(drift.observed_drifts[0].path, "/data/0 and 59 more path(s)");
     }
 }

@@ -1,6 +1,7 @@
 //! Whether the hub is behind what a member says that it has applied.
 
 use fleet_api::{names::ClusterName, placement::Work};
+use fleet_core::session::digest::KnownWork;
 use fleet_proto::convert::Hello;
 use fleet_runtime::{Key, client::answered};
 use kube::{Api, core::PartialObjectMeta};
@@ -16,15 +17,10 @@ pub(super) async fn is_behind(shared: &Shared, hello: &Hello, cluster: &ClusterN
     if mc.is_none_or(|mc| mc.metadata.deletion_timestamp.is_some()) {
         return false;
     }
-    let (works, namespace) = (&shared.deps.works, cluster.namespace());
-    let suspect = hello.works.iter().find(|known| {
-        let work = works.get(&Key::namespaced(namespace.as_str(), known.name.as_str()));
-        work.is_some_and(|work| {
-            work.metadata.uid.as_deref() == Some(&*known.uid)
-                && work.metadata.generation.unwrap_or_default() < known.generation
-        })
-    });
-    let Some(known) = suspect else { return false };
+    let namespace = cluster.namespace();
+    let Some(known) = suspect(shared, hello, namespace.clone()).await else {
+        return false;
+    };
     let api: Api<PartialObjectMeta<Work>> = Api::namespaced(shared.deps.client.clone(), &namespace);
     match answered(api.get_metadata(&known.name)).await {
         Ok(now) => {
@@ -46,4 +42,25 @@ pub(super) async fn is_behind(shared: &Shared, hello: &Hello, cluster: &ClusterN
         }
         Err(_) => false,
     }
+}
+
+/// A Work that the member knows newer than the cache does. Beside the other tasks and in turn: a member may name thousands.
+async fn suspect(shared: &Shared, hello: &Hello, namespace: String) -> Option<KnownWork> {
+    if hello.works.is_empty() {
+        return None;
+    }
+    let (works, mut known) = (shared.deps.works.clone(), hello.works.clone());
+    let compare = move || {
+        let is_newer = |known: &KnownWork| {
+            let work = works.get(&Key::namespaced(namespace.as_str(), known.name.as_str()));
+            work.is_some_and(|work| {
+                work.metadata.uid.as_deref() == Some(&*known.uid)
+                    && work.metadata.generation.unwrap_or_default() < known.generation
+            })
+        };
+        let at = known.iter().position(is_newer)?;
+        Some(known.swap_remove(at))
+    };
+    let _turn = shared.comparisons.acquire().await.ok()?;
+    tokio::task::spawn_blocking(compare).await.ok().flatten()
 }

@@ -32,16 +32,27 @@ const HEAD: usize = 5;
 #[derive(Debug)]
 pub(super) struct Intake {
     all: Arc<Pools>,
-    share: Mutex<Arc<Pools>>,
+    purse: Mutex<Purse>,
     limit: AtomicUsize,
     paid: Mutex<VecDeque<Charge>>,
+}
+
+/// What messages are paid from: a share, and what many have together.
+#[derive(Debug, Clone)]
+struct Purse {
+    share: Arc<Pools>,
+    together: Arc<Pools>,
 }
 
 impl Intake {
     /// Nothing may be sent yet.
     pub(super) fn new(all: Arc<Pools>) -> Self {
+        let purse = Purse {
+            share: all.clone(),
+            together: all.clone(),
+        };
         Self {
-            share: Mutex::new(all.clone()),
+            purse: Mutex::new(purse),
             all,
             limit: AtomicUsize::new(0),
             paid: Mutex::default(),
@@ -50,7 +61,16 @@ impl Intake {
 
     /// Messages up to `limit` bytes from now on, out of this share.
     pub(super) fn allow(&self, limit: usize, share: Arc<Pools>) {
-        *self.share.lock() = share;
+        self.allow_from(limit, share, self.all.clone());
+    }
+
+    /// The same for somebody who is no member: what members have together is not touched.
+    pub(super) fn allow_stranger(&self, limit: usize, share: Arc<Pools>, strangers: Arc<Pools>) {
+        self.allow_from(limit, share, strangers);
+    }
+
+    fn allow_from(&self, limit: usize, share: Arc<Pools>, together: Arc<Pools>) {
+        *self.purse.lock() = Purse { share, together };
         self.limit.store(limit, Ordering::Relaxed);
     }
 
@@ -109,8 +129,8 @@ impl<B> Gate<B> {
         }
         self.known = 0;
         self.left = length;
-        let (all, share) = (self.intake.all.clone(), self.intake.share.lock().clone());
-        self.paying = Some(Box::pin(async move { all.pay(&share, length).await }));
+        let Purse { share, together } = self.intake.purse.lock().clone();
+        self.paying = Some(Box::pin(async move { together.pay(&share, length).await }));
         Ok(())
     }
 }

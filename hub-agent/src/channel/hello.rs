@@ -17,6 +17,7 @@ use fleet_core::{
         hello::{Verdict, World, common_protocol, judge},
         identity::Caller,
         recovery::Recovery,
+        trim::count,
     },
 };
 use fleet_proto::{
@@ -106,7 +107,7 @@ pub(super) async fn open(shared: &Arc<Shared>, caller: &authenticate::Caller, he
     let allowance = one_more(shared, hello)?;
     // Only of a member: this may ask the API server.
     let went_back = is_behind(shared, hello, &cluster).await;
-    let (id, imc) = store(shared, &cluster, hello, &caller, went_back).await?;
+    let (id, imc) = store(shared, &allowance, &cluster, hello, &caller, went_back).await?;
     let imc_uid = imc.metadata.uid.clone().unwrap_or_default();
     let live = Live::new(id, imc_uid, caller, cluster, allowance);
     let resend_works = to_report_again(shared, hello, live.cluster.namespace()).await;
@@ -212,6 +213,7 @@ fn is_stale(shared: &Shared, mc: Option<&MemberCluster>, imc: Option<&InternalMe
 /// the same member at once; each try lets one of them win.
 async fn store(
     shared: &Shared,
+    allowance: &Allowance,
     cluster: &ClusterName,
     hello: &Hello,
     caller: &Caller,
@@ -239,6 +241,13 @@ async fn store(
                 annotations::HUB_AGENT_VERSION: env!("CARGO_PKG_VERSION"),
             },
         } });
+        // The whole object is stored again, with all that the member has said of itself.
+        if let Err(wait) = allowance.ask(shared, |budget, now| budget.beat(count(imc), now)) {
+            return ToDo::Nothing(Err(Close {
+                retry_after: wait,
+                ..Close::new(RejectCode::Unavailable, "held back: the member has too much written")
+            }));
+        }
         let now = deps.clock.now();
         if went_back && !Recovery::of(imc.metadata.annotations.as_ref()).is_held(now) {
             patch["metadata"]["annotations"][annotations::WENT_BACK_AT] = json!(recovery::stamp(now));

@@ -22,6 +22,9 @@ const SMALL: (usize, usize) = (32 * 1024 * 1024, 8 * 1024 * 1024);
 /// What all large messages may come to at once, and those of one member: a single one of the largest Work.
 const LARGE: (usize, usize) = (96 * 1024 * 1024, 24 * 1024 * 1024);
 
+/// What the first messages of those who are no member's identity may come to at once.
+const STRANGERS: usize = 2 * 1024 * 1024;
+
 /// Two pools of bytes: of the process, or one member's share.
 #[derive(Debug)]
 pub(crate) struct Pools {
@@ -51,6 +54,11 @@ impl Pools {
     /// One member's share.
     pub(crate) fn of_member() -> Self {
         Self::new(SMALL.1, LARGE.1)
+    }
+
+    /// That of all who are no member's identity, beside the process's: they wait for each other, and no member for them.
+    pub(crate) fn of_strangers() -> Self {
+        Self::new(STRANGERS, STRANGERS)
     }
 
     fn new(small: usize, large: usize) -> Self {

@@ -113,6 +113,7 @@ pub(crate) async fn serve<M: Messages>(
         places: Semaphore::new(settings.sessions_max),
         comparisons: Semaphore::new(COMPARISONS_MAX),
         openings: openings::Openings::default(),
+        strangers: Arc::new(Pools::of_strangers()),
         stop: stop.clone(),
         deps,
     });

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Deps, allowance::Allowances, metrics::Measures, openings::Openings, registry::Registry, reviews::Reviews};
+use super::{
+    Deps, allowance::Allowances, memory::Pools, metrics::Measures, openings::Openings, registry::Registry,
+    reviews::Reviews,
+};
 use crate::certificates::Tls;
 
 /// What all sessions of this replica share.
@@ -20,5 +23,7 @@ pub(crate) struct Shared {
     /// Hellos whose Works are compared at once.
     pub(super) comparisons: Semaphore,
     pub(super) openings: Openings,
+    /// What the Hellos of those who are no member's identity are paid from.
+    pub(super) strangers: Arc<Pools>,
     pub(super) stop: CancellationToken,
 }

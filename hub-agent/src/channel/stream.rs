@@ -60,12 +60,11 @@ pub(super) async fn run<M: Messages>(
         if !shared.deps.members.is_synced() {
             return Err((starting(), None));
         }
-        let limit = if is_somebody(&shared, &caller) {
-            limits::MESSAGE_BYTES
+        if is_somebody(&shared, &caller) {
+            intake.allow(limits::MESSAGE_BYTES, opening.share.clone());
         } else {
-            STRANGER_BYTES
-        };
-        intake.allow(limit, opening.share.clone());
+            intake.allow_stranger(STRANGER_BYTES, opening.share.clone(), shared.strangers.clone());
+        }
         let hello = first(&shared, &mut incoming).await?;
         let charge = intake.charge();
         drop(opening);

@@ -247,15 +247,22 @@ impl ClusterReports {
             }
             let before = imc.status.clone().unwrap_or_default();
             let changes = patch::between(&before, &plan.status).ok().flatten();
-            // Stored here and, copied, on the MemberCluster.
-            let bytes = 2 * count(&plan.status);
+            // Stored here and, copied, on the MemberCluster; the properties on the ClusterProfile as well.
+            let bytes = 2 * count(&plan.status) + count(&plan.status.properties);
             let content = plan.content;
             planned = Some(plan);
             // None: somebody else's write has it all.
             let Some(changes) = changes else {
                 return ToDo::Nothing(());
             };
-            if content && let Err(wait) = self.ask(|budget, now| budget.cluster(bytes, now)) {
+            let paid = self.ask(|budget, now| {
+                if content {
+                    budget.cluster(bytes, now)
+                } else {
+                    budget.beat(bytes, now)
+                }
+            });
+            if let Err(wait) = paid {
                 return ToDo::later(wait);
             }
             let patch = patch::pinned(json!({ "status": changes }), imc);

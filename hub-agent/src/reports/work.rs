@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::context::Context;
 use crate::{
-    cache::works::HubWork,
+    cache::works::{HubWork, room},
     writer::{About, Edit, ToDo, WriteFailure},
 };
 
@@ -29,7 +29,7 @@ pub(super) async fn status(context: &Context, name: &str, report: &WorkReport) -
         lane: Lane::Reports,
     };
     let decide = |work: Option<&HubWork>, read| {
-        let stored = work.map(HubWork::stored);
+        let stored = work.map(|work| work.stored(room(&deps.works_in, work)));
         let (work, status, then) = match (persist(stored.as_ref(), report, read, deps.clock.now()), work) {
             (Decision::Answer(answer), _) => return ToDo::Nothing(answer),
             (Decision::Write { write, then }, Some(work)) => (work, write, then),
@@ -46,10 +46,10 @@ pub(super) async fn status(context: &Context, name: &str, report: &WorkReport) -
             Err(wait) => ToDo::later(wait),
         }
     };
-    let stored = deps.works.get(&key).map_or(0, |work| {
-        let status = work.status.as_ref().map_or(0, |status| status.as_str().len());
-        work.spec_bytes + status
-    });
+    let stored = deps
+        .works
+        .get(&key)
+        .map_or(0, |work| work.spec_bytes + work.status_bytes);
     let _turn = allowance.turn(stored).await;
     let (answer, _) = deps.writer.decide(&about, decide).await?;
     Ok(answer)

@@ -160,13 +160,13 @@ pub(crate) async fn pass<S: Scope>(ctx: &Rollout<S>, key: &Key) -> Result<Next, 
             };
             let ahead = ctx.ahead(binding);
             let status = ahead.as_deref().or(binding.status());
-            // A clock that was put forward makes nothing settle sooner.
+            // A clock that is set makes nothing settle sooner or later.
             let available = status.and_then(|status| conditions::find(&status.conditions, Available::TYPE));
-            let put_forward =
-                available.map(|available| ctx.shared.clock.put_forward_since(available.last_transition_time.0));
-            let period = budget
-                .unavailable_period
-                .saturating_add(put_forward.unwrap_or_default());
+            let moved = available.map(|available| {
+                let stamp = available.last_transition_time.0;
+                ctx.shared.clock.dated(stamp).duration_since(stamp)
+            });
+            let period = budget.unavailable_period.saturating_add(moved.unwrap_or_default());
             Member::of(binding.meta(), binding.spec(), status, &goal, period, now)
         })
         .collect();

@@ -22,6 +22,7 @@ use fleet_api::{
 };
 use fleet_core::scheduler::{self as core, Binding, Change, Cluster, Interest, Placement, Snapshot, Watchers, World};
 use fleet_runtime::{Key, controller, queue::Next};
+use jiff::{SignedDuration, Timestamp};
 use kube::{
     Resource as _, ResourceExt as _,
     core::object::{HasSpec as _, HasStatus as _},
@@ -40,6 +41,8 @@ use crate::{
 /// How long the finalizer of a deleting binding is left to go together with the work generator's: mostly the Works are
 /// gone by then, and one write is saved for each cluster.
 const RELEASE_TOGETHER: Duration = Duration::from_secs(1);
+/// The API server's clock may be ahead of ours by that.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
 /// How long bindings may seem to outlive their placement.
 const ORPHANED: Duration = Duration::from_secs(5);
 /// A broken policy is looked at again from time to time: what is wrong may be repaired outside of what is watched.
@@ -113,9 +116,9 @@ async fn clusters<S: Scope>(ctx: &Scheduler<S>) {
         let now = ctx.now();
         let view = |side: &Option<Arc<MemberCluster>>| side.clone();
         let (before, after) = (view(&change.old), view(&change.new));
-        let seen = Change {
-            before: before.as_deref().map(|cluster| Cluster::new(cluster, now)),
-            after: after.as_deref().map(|cluster| Cluster::new(cluster, now)),
+        let both = Change {
+            before: before.as_deref().map(|cluster| seen(ctx, cluster, now)),
+            after: after.as_deref().map(|cluster| seen(ctx, cluster, now)),
         };
         let placed: BTreeSet<Key> = ctx
             .family
@@ -125,10 +128,15 @@ async fn clusters<S: Scope>(ctx: &Scheduler<S>) {
             .filter(|b| b.meta().deletion_timestamp.is_none() && b.spec().state != BindingState::Unscheduled)
             .filter_map(|binding| parent(&**binding))
             .collect();
-        for key in ctx.memory.watchers.lock().concerned(&seen, &placed) {
+        for key in ctx.memory.watchers.lock().concerned(&both, &placed) {
             ctx.queue.add(key);
         }
     }
+}
+
+/// A cluster as it is seen now, however the clock was set since it was heard of.
+fn seen<'a, S: Scope>(ctx: &Scheduler<S>, cluster: &'a MemberCluster, now: Timestamp) -> Cluster<'a> {
+    Cluster::dated(cluster, now, |stamp| ctx.shared.clock.dated(stamp))
 }
 
 #[tracing::instrument(name = "schedule", level = "error", skip_all, fields(placement = %key))]
@@ -170,7 +178,7 @@ async fn cycle<S: Scope>(ctx: &Scheduler<S>, key: &Key) -> Result<Cycle, Error> 
         let unread = odd.iter().filter(|odd| ctx.shared.members.get(&odd.key).is_none());
         let clusters: Vec<_> = members
             .iter()
-            .map(|member| Cluster::new(member, now))
+            .map(|member| seen(ctx, member, now))
             .chain(unread.map(|odd| Cluster::unread(odd.key.name())))
             .collect();
         let bindings: Vec<_> = bindings.iter().map(|b| Binding::new(b.meta(), b.spec())).collect();
@@ -272,7 +280,13 @@ async fn release<S: Scope>(ctx: &Pipeline<S>, key: &Key, names: &[String]) -> Re
             .as_ref()
             .map(|time| time.0)
             .unwrap_or_default();
-        let age = Duration::try_from(ctx.now().duration_since(since)).unwrap_or_default();
+        let age = ctx.now().duration_since(since);
+        // What is yet to come for long was long ago: the clock was set back.
+        let age = if age < -SKEW {
+            Duration::MAX
+        } else {
+            Duration::try_from(age).unwrap_or_default()
+        };
         let works = found.finalizers().iter().any(|f| f == finalizers::WORK);
         // The time of deletion has whole seconds, so one more is a full one.
         match (RELEASE_TOGETHER + Duration::from_secs(1)).checked_sub(age) {

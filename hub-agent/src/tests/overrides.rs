@@ -170,3 +170,29 @@ async fn what_an_unfinished_run_may_have_to_give_back_is_not_pruned() {
     eventually("old ones are pruned", || !has("wide-1")).await;
     assert!(has("wide-0"), "{:?}", snapshots(&server));
 }
+
+#[tokio::test]
+async fn an_override_that_is_made_anew_is_told_apart_while_a_binding_names_the_old_one() {
+    let server = Server::new();
+    server.put(OVERRIDE, json!({ "spec": rules("old") }));
+    let _running = agent(&server).await;
+    eventually("the first snapshot", || snapshots(&server).len() == 1).await;
+    let binding = json!({ "spec": {
+        "state": "Bound", "targetCluster": "east", "resourceSnapshotName": "web-0-snapshot",
+        "schedulingPolicySnapshotName": "web-0", "clusterDecision": { "clusterName": "east", "selected": true, "reason": "" },
+        "clusterResourceOverrideSnapshots": ["wide-0"],
+    } });
+    server.put(
+        "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourcebindings/web-east",
+        binding,
+    );
+    server.delete(OVERRIDE);
+    eventually("all of it gone", || {
+        snapshots(&server).is_empty() && server.get(OVERRIDE).is_none()
+    })
+    .await;
+    // Under the old name the binding would get the new content without having been told.
+    server.put(OVERRIDE, json!({ "spec": rules("new") }));
+    eventually("another snapshot", || snapshots(&server).len() == 1).await;
+    assert_eq!(snapshots(&server), [("wide-1".to_owned(), true)]);
+}

@@ -97,6 +97,15 @@ impl Clock {
         }
     }
 
+    /// What the clock as it is now would have shown when it showed `stamp`, as far as this process has seen it being set: what
+    /// was stamped before is neither older nor younger for that.
+    pub fn dated(&self, stamp: Timestamp) -> Timestamp {
+        match &self.0 {
+            Source::System => SYSTEM_STEPS.lock().dated(stamp),
+            Source::Manual(hands) => hands.lock().steps.dated(stamp),
+        }
+    }
+
     /// Time that only ever goes on, whatever becomes of the system's clock, for what measures and waits. It counts from
     /// 1970 at the process's first question, so that nobody takes it for the time of day. A manual clock's own time.
     pub fn steady(&self) -> Timestamp {

@@ -89,9 +89,6 @@ pub enum ApplyFailure {
     #[error("no ownership of the object in the member cluster; takeover is needed")]
     NotTakenOver,
 
-    /// Whether to look for drifts could not be found out.
-    #[error("failed to determine if pre-apply drift detection is needed: {error}")]
-    DriftDetectionUndecided { error: String },
     /// The live object could not be compared before applying.
     #[error(
         "failed to calculate pre-apply drifts between the manifest and the object from the member cluster: {error}"
@@ -186,7 +183,7 @@ impl ApplyFailure {
             | Self::TakeOverDiffs
             | Self::TakeOverDiffsDegraded => "FailedToTakeOver",
             Self::NotTakenOver => "NotTakenOver",
-            Self::DriftDetectionUndecided { .. } | Self::DriftDetection { .. } => "FailedToRunDriftDetection",
+            Self::DriftDetection { .. } => "FailedToRunDriftDetection",
             Self::Drifts => "FoundDrifts",
             Self::DriftsDegraded => "FoundDriftsInDegradedMode",
             Self::Owners(_)

@@ -84,6 +84,7 @@ fn persist(work: Option<&Work>, report: &WorkReport, live: bool, now: Timestamp)
         spec_bytes: count(&work.spec),
         mirror: strategy.is_some_and(|strategy| strategy.type_ == ReportBackStrategyType::Mirror),
         status: work.status.clone(),
+        room: WORK_BYTES,
     };
     super::persist(Some(&stored), report, live, now)
 }

@@ -46,6 +46,7 @@ pub(super) async fn strangers(hub: &Hub, members: &Members, quiet: f64) -> Resul
     let case = Case::begin(hub, members).await?;
     progress("a thousand strangers");
     let until = Instant::now() + WINDOW;
+    let stored = Stored::count(&hub.client, &namespace()).await?;
     let mut opened = 0;
     while Instant::now() < until {
         opened += hostile::strangers(&address, 1_000).await?.len();
@@ -53,7 +54,8 @@ pub(super) async fn strangers(hub: &Hub, members: &Members, quiet: f64) -> Resul
     }
     let (_, mut rows) = case.end("1000 strangers", Some(quiet))?;
     if let Some(first) = rows.first_mut() {
-        first.note = format!("{}; {opened} connections were opened", first.note);
+        let bytes = stored.bytes();
+        first.note = format!("{}; {opened} connections were opened, {bytes} bytes stored", first.note);
     }
     Ok(rows)
 }

@@ -12,6 +12,10 @@ use serde_json::Value;
 
 use super::{any_kind::of_any_kind, kinds::Gvk};
 
+/// Bytes of labels that are kept of one object. Nothing else bounds their number: a tenant may write more than a megabyte of
+/// them to each.
+const LABELS_KEPT: usize = 16 * 1024;
+
 /// Metadata, and what else selection asks for.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Light {
@@ -20,7 +24,8 @@ pub(super) struct Light {
     /// Of a Secret its type, for which it is watched as a whole.
     #[serde(default, rename = "type")]
     type_: Option<Value>,
-    /// Of annotations and finalizers: only a change of them matters, and a tenant may write 256 KiB of them to each object.
+    /// Of annotations and finalizers: only a change of them matters, and a tenant may write 256 KiB of them to each object. Of
+    /// labels those that were not kept.
     #[serde(skip)]
     words: u64,
     #[serde(skip)]
@@ -47,6 +52,19 @@ impl Light {
         m.managed_fields = None;
         let mut words = DefaultHasher::new();
         (m.annotations.take(), m.finalizers.take()).hash(&mut words);
+        if let Some(labels) = &mut m.labels {
+            let mut bytes = 0;
+            labels.retain(|label, value| {
+                let size = label.len() + value.len();
+                let fits = bytes + size <= LABELS_KEPT;
+                if fits {
+                    bytes += size;
+                } else {
+                    (label, value).hash(&mut words);
+                }
+                fits
+            });
+        }
         self.words = words.finish();
         self.owned = m.owner_references.take().is_some_and(|list| !list.is_empty());
         if !matches!(self.type_, Some(Value::String(_))) {
@@ -93,6 +111,8 @@ of_any_kind!(Light);
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
@@ -130,6 +150,29 @@ mod tests {
             let (before, after) = (light(base.clone()), light(with(field, value)));
             let differs = before.content(gvk) != after.content(gvk);
             assert_eq!(differs, matters, "{} {field}", gvk.kind);
+        }
+    }
+
+    #[test]
+    fn of_a_megabyte_of_labels_a_little_is_kept_and_every_change_is_seen() {
+        let fat = |changed: usize, value: &str| {
+            let mut labels: BTreeMap<_, _> = (0..3_000).map(|i| (format!("l{i:0250}"), "v".repeat(63))).collect();
+            labels.insert("app".to_owned(), "web".to_owned());
+            labels.insert(format!("l{changed:0250}"), value.to_owned());
+            let mut light = Light::default();
+            light.metadata.labels = Some(labels);
+            light.prune();
+            light
+        };
+        let gvk = Gvk::new("", "v1", "ConfigMap");
+        let kept = fat(0, "a").object(&gvk).labels;
+        let bytes: usize = kept.iter().map(|(label, value)| label.len() + value.len()).sum();
+        assert!(bytes <= LABELS_KEPT && bytes > LABELS_KEPT / 2, "{bytes}");
+        assert_eq!(kept["app"], "web", "in the order of their names");
+        for changed in [0, 2_999] {
+            let (before, same, after) = (fat(changed, "a"), fat(changed, "a"), fat(changed, "b"));
+            assert!(before.content(&gvk) == same.content(&gvk));
+            assert!(before.content(&gvk) != after.content(&gvk), "{changed}");
         }
     }
 

@@ -1,9 +1,17 @@
 //! What one member may cost, however much it says and however often it connects.
 
+use fleet_api::{
+    cluster::PropertyValue,
+    placement::{PatchDetail, WorkResourceIdentifier},
+};
 use fleet_core::session::{
     budget::Rate,
+    cluster::PropertiesReport,
+    merge::{Details, Differences, ManifestReport},
+    trim::STATUSES_BYTES,
     work::{Phase, WorkReport},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 
@@ -97,6 +105,67 @@ async fn stored_bytes_are_bounded_told_once_and_nothing_is_lost() {
     assert_eq!(held_back(&hub), 1);
 }
 
+/// A report with differences of 300 KB.
+fn drifted(work: &str) -> MemberMessage {
+    let value = "x".repeat(3_000);
+    let difference = |i| PatchDetail {
+        path: format!("/data/{i}"),
+        value_in_member: value.clone(),
+        value_in_hub: String::new(),
+    };
+    let mut applied = condition("Applied", Status::False);
+    applied.message = "what it says".to_owned();
+    MemberMessage::WorkStatus(WorkReport {
+        work: work_ref(work),
+        observed_generation: 1,
+        phase: Phase::Result,
+        conditions: vec![applied.clone()],
+        manifests: vec![ManifestReport {
+            identifier: WorkResourceIdentifier::default(),
+            conditions: vec![applied],
+            details: Some(Details::Diff(Differences {
+                observed_at: jiff::Timestamp::from_second(9).unwrap(),
+                generation: None,
+                details: (0..100).map(difference).collect(),
+            })),
+            mirrored: None,
+        }],
+    })
+}
+
+#[tokio::test]
+async fn however_many_works_a_member_has_its_statuses_fit_into_memory() {
+    const WORKS: usize = 300;
+    let mut settings = Settings::default();
+    let boundless = Rate {
+        sustained: u32::MAX,
+        burst: u32::MAX,
+    };
+    settings.rates.stored = boundless;
+    settings.rates.bytes = boundless;
+    let hub = Hub::with(settings).await;
+    hub.member("a");
+    for i in 0..WORKS {
+        hub.work("a", &format!("w{i}"), &[]);
+    }
+    let mut member = hub.connect("a").await;
+    for i in 0..WORKS {
+        assert_eq!(member.ask(drifted(&format!("w{i}"))).await, Outcome::Persisted, "w{i}");
+    }
+    let statuses: Vec<Value> = (0..WORKS)
+        .map(|i| hub.api.get(&work_path("a", &format!("w{i}")))["status"].clone())
+        .collect();
+    let stored: usize = statuses.iter().map(|status| status.to_string().len()).sum();
+    // What is over is what each may have in any case.
+    assert!(stored < STATUSES_BYTES + WORKS * 8 * 1024, "{stored}");
+    let details = |status: &Value| status["manifestConditions"][0]["diffDetails"]["observedDiffs"].clone();
+    assert_eq!(details(&statuses[0]).as_array().unwrap().len(), 100);
+    let last = &statuses[WORKS - 1];
+    assert_eq!(details(last)[0]["path"], "/data/0 and 99 more path(s)");
+    assert_eq!(last["conditions"][0]["message"], "what it says");
+    assert_eq!(last["conditions"][1]["type"], "StatusTrimmed");
+}
+
 #[tokio::test]
 async fn what_a_cluster_says_about_itself_is_paced_too() {
     let mut settings = Settings::default();
@@ -118,6 +187,59 @@ async fn what_a_cluster_says_about_itself_is_paced_too() {
     .await;
     let writes = hub.api.writes("/internalmemberclusters/a/status");
     assert!((3..=8).contains(&writes), "{writes}");
+}
+
+/// Properties of 100 KB, different each time.
+fn large_properties(round: usize) -> MemberMessage {
+    let property = PropertyValue {
+        value: format!("{round}{}", "x".repeat(100_000)),
+        observation_time: Time(jiff::Timestamp::from_second(9).unwrap()),
+    };
+    MemberMessage::Properties(PropertiesReport {
+        imc_uid: "imc-a".to_owned(),
+        imc_generation: 1,
+        collected: true,
+        properties: BTreeMap::from([("example.com/large".to_owned(), property)]),
+        usage: None,
+        namespaces: None,
+        conditions: vec![],
+    })
+}
+
+#[tokio::test]
+async fn what_a_cluster_says_about_itself_counts_as_stored_wherever_it_is_copied() {
+    let mut settings = Settings::default();
+    // Room for two reports, each in three copies, and no third for a long time.
+    settings.rates.stored = Rate {
+        sustained: 60,
+        burst: 700_000,
+    };
+    let hub = Hub::with(settings).await;
+    hub.member("a");
+    let mut member = hub.connect("a").await;
+    for round in 0..2 {
+        assert_eq!(member.ask(large_properties(round)).await, Outcome::Persisted);
+    }
+    member.say(large_properties(2)).await;
+    hub.events(1).await;
+    assert_eq!(held_back(&hub), 1);
+    let writes = || hub.api.writes("/internalmemberclusters/a/status");
+    assert_eq!(writes(), 2);
+    // Nor does another session pay for it, since opening one stores the object again.
+    for _ in 0..20 {
+        let mut again = hub.dial(Some("token-a")).await;
+        again.hello(hello("a")).await;
+        match again.next().await {
+            Some(HubMessage::Accept(_)) => {}
+            Some(HubMessage::Reject(reject)) => {
+                assert_eq!(reject.message, "held back: the member has too much written");
+                assert_eq!(writes(), 2);
+                return;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("sessions cost nothing");
 }
 
 #[tokio::test]

@@ -28,7 +28,10 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Streaming, transport::Endpoint};
+use tonic::{
+    Request, Streaming,
+    transport::{Channel, Endpoint},
+};
 
 use self::api::{FakeApi, Stores, imc_path, mc_path, work_path};
 use crate::{
@@ -191,6 +194,21 @@ impl Hub {
         token: Option<&str>,
         certificate: Option<Certificate>,
     ) -> Result<Member, Box<dyn std::error::Error>> {
+        let channel = self.channel(certificate).await?;
+        let (send, messages) = mpsc::channel(4096);
+        let request = with_token(Request::new(ReceiverStream::new(messages)), token);
+        let mut client = FleetChannelClient::new(channel).max_encoding_message_size(64 << 20);
+        let receive = client.session(request).await?.into_inner();
+        Ok(Member {
+            send,
+            receive,
+            seq: 0,
+            epoch: 0,
+        })
+    }
+
+    /// A connection.
+    async fn channel(&self, certificate: Option<Certificate>) -> Result<Channel, Box<dyn std::error::Error>> {
         let mut roots = RootCertStore::empty();
         let ca = rustls::pki_types::pem::PemObject::from_pem_slice(self.ca.as_bytes()).unwrap();
         roots.add(ca).unwrap();
@@ -211,22 +229,7 @@ impl Hub {
         });
         // A small window, so that a member which reads nothing is felt.
         let endpoint = Endpoint::from_static("http://hub").initial_stream_window_size(16 * 1024);
-        let channel = endpoint.connect_with_connector(connect).await?;
-        let (send, messages) = mpsc::channel(4096);
-        let mut request = Request::new(ReceiverStream::new(messages));
-        if let Some(token) = token {
-            request
-                .metadata_mut()
-                .insert("authorization", format!("Bearer {token}").parse().unwrap());
-        }
-        let mut client = FleetChannelClient::new(channel).max_encoding_message_size(64 << 20);
-        let receive = client.session(request).await?.into_inner();
-        Ok(Member {
-            send,
-            receive,
-            seq: 0,
-            epoch: 0,
-        })
+        Ok(endpoint.connect_with_connector(connect).await?)
     }
 
     /// Waits until what is stored is as it should be.
@@ -245,6 +248,14 @@ impl Hub {
     fn metric(&self, line: &str) -> bool {
         self.metrics.encode().lines().any(|l| l == line)
     }
+}
+
+fn with_token<T>(mut request: Request<T>, token: Option<&str>) -> Request<T> {
+    if let Some(token) = token {
+        let value = format!("Bearer {token}").parse().unwrap();
+        request.metadata_mut().insert("authorization", value);
+    }
+    request
 }
 
 type Certificate = (

@@ -1,6 +1,8 @@
 //! Callers that are no members: they hold little, not for long, and keep nobody out.
 
 use fleet_core::session::digest::KnownWork;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use tokio::io::AsyncReadExt as _;
 
 use super::*;
@@ -69,6 +71,49 @@ async fn only_an_identity_of_a_member_may_say_much() {
     let mut member = hub.dial(Some("token-a")).await;
     member.hello(long_hello("a", 20_000)).await;
     member.accepted().await;
+}
+
+/// The beginning of what a body says, and then nothing any more.
+fn stalled(body: tonic::body::Body) -> tonic::body::Body {
+    let begun = futures::StreamExt::map(futures::StreamExt::take(body.into_data_stream(), 1), |data| {
+        data.map(|data| Frame::data(data.slice(..100.min(data.len()))))
+    });
+    let silence = futures::stream::pending();
+    tonic::body::Body::new(StreamBody::new(futures::StreamExt::chain(begun, silence)))
+}
+
+#[tokio::test]
+async fn hellos_of_strangers_that_never_end_keep_no_member_waiting() {
+    let hub = Hub::start().await;
+    hub.member("a");
+    let mut held = Vec::new();
+    for stranger in 0..4 {
+        let token = format!("token-of-{stranger}");
+        hub.api.allow(&token, &format!("stranger-{stranger}"));
+        for _ in 0..32 {
+            let channel = hub.channel(None).await.unwrap();
+            let begins = tower::ServiceBuilder::new()
+                .map_request(|request: http::Request<tonic::body::Body>| request.map(stalled))
+                .service(channel);
+            let hello: pb::MemberMessage = FromMember {
+                seq: 1,
+                epoch: 0,
+                body: MemberMessage::Hello(long_hello("a", 120)),
+            }
+            .into();
+            let request = with_token(Request::new(tokio_stream::once(hello)), Some(&token));
+            let answers = FleetChannelClient::new(begins).session(request).await.unwrap();
+            held.push(answers);
+        }
+    }
+    // What they have begun to say is there.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let since = tokio::time::Instant::now();
+    let mut member = hub.dial(Some("token-a")).await;
+    member.hello(long_hello("a", 300)).await;
+    member.accepted().await;
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    drop(held);
 }
 
 #[tokio::test]

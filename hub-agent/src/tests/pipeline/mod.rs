@@ -2,6 +2,7 @@
 //! must not happen when passes overlap.
 
 mod api;
+mod clocks;
 mod destroyed;
 mod meanwhile;
 mod overrides;
@@ -74,6 +75,11 @@ struct Hub {
 
 impl Hub {
     async fn new(spec: &Value) -> Self {
+        Self::new_at(spec, Clock::system()).await
+    }
+
+    /// The same, and what time it is there.
+    async fn new_at(spec: &Value, clock: Clock) -> Self {
         let api = FakeApi::default();
         let app = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "app" } });
         api.put("/api/v1/namespaces", app);
@@ -97,16 +103,23 @@ impl Hub {
         } });
         merge(&mut placement["spec"], spec);
         api.put("clusterresourceplacements", placement);
-        Self::start(api).await
+        Self::start_at(api, clock).await
     }
 
     /// An agent that knows nothing but what the API server has.
     async fn start(api: FakeApi) -> Self {
+        Self::start_at(api, Clock::system()).await
+    }
+
+    async fn start_at(api: FakeApi, clock: Clock) -> Self {
         let (client, metrics) = (api.client(), Metrics::new());
         let mut tasks = Tasks::new(CancellationToken::new());
         let placements = Placements::start(&client, &Era::default(), RunKinds::both(true), &mut tasks);
         placements.synced(&Health::default()).await;
-        let shared = shared(&client, &placements, &metrics);
+        let shared = Shared {
+            clock,
+            ..shared(&client, &placements, &metrics)
+        };
         let ctx = Pipeline::new(placements.cluster.clone(), shared);
         let runs = updaterun::Measures::new(&metrics);
         let (scope, cycles) = (Pipeline::<ClusterScoped>::scope(), scheduler::Measures::new(&metrics));

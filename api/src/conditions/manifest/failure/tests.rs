@@ -90,10 +90,6 @@ fn words() {
             "NotTakenOver: no ownership of the object in the member cluster; takeover is needed",
         ),
         (
-            ApplyFailure::DriftDetectionUndecided { error: e() },
-            "FailedToRunDriftDetection: failed to determine if pre-apply drift detection is needed: e",
-        ),
-        (
             ApplyFailure::DriftDetection { error: e() },
             "FailedToRunDriftDetection: failed to calculate pre-apply drifts between the manifest and the object from \
              the member cluster: e",
