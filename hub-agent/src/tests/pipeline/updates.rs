@@ -318,3 +318,21 @@ async fn a_version_made_after_one_that_somebody_deleted_goes_stage_by_stage() {
         assert!(signed.starts_with("next/"), "{signed}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_an_index_takes_the_latest_version_if_nothing_has_changed() {
+    let hub = Hub::with_run().await;
+    hub.finish().await;
+    let spec = json!({ "placementName": "crp", "stagedRolloutStrategyName": "strategy", "state": "Run" });
+    let next = json!({ "metadata": { "name": "next" }, "spec": spec });
+    hub.api.put("clusterstagedupdateruns", next);
+    hub.sync();
+    for _ in 0..3 {
+        _ = updaterun::pass(&hub.updates, &Key::cluster("next")).await;
+        hub.sync();
+    }
+    let run = hub.api.get("clusterstagedupdateruns", "next").unwrap();
+    assert_eq!(run["status"]["resourceSnapshotIndexUsed"], "0", "{run}");
+    // Every cluster had it: nothing was started anew, and there is one version.
+    hub.check_end();
+}
