@@ -176,12 +176,11 @@ fn judge(
         Progress::Gone => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
         Progress::Done => {
             let settles = binding.and_then(|b| pass.settles(&cluster.cluster_name, b, wish.done(), since));
-            match settles {
-                None => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
-                Some(_) => {
-                    let since = pass.since(&cluster.cluster_name, since);
-                    flight.add_settling(place, &cluster.cluster_name, since);
-                }
+            if settles.is_some() {
+                let since = pass.since(&cluster.cluster_name, since);
+                flight.add_settling(place, &cluster.cluster_name, since);
+            } else {
+                cluster.end(pass.pen, &ClusterSucceeded::Succeeded);
             }
         }
         Progress::Busy(obstacle) => {

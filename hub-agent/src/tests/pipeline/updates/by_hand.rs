@@ -88,7 +88,7 @@ async fn a_finished_run_is_not_repaired() {
 /// One thing that is changed about a run's placement.
 fn touch(hub: &Hub, what: &str) {
     let note = |name: &str| json!({ "metadata": { "name": name, "annotations": { "example.com/touched": what } } });
-    let binding = || hub.binding("b").metadata.name.unwrap();
+    let binding = || hub.binding("b").metadata.name.clone().unwrap();
     match what {
         "a binding" => {
             let seen = json!({ "clusterName": "b", "selected": true, "reason": "again" });
