@@ -5,6 +5,7 @@ use crate::harness::{Ctx, Made};
 use crate::placements::{Crp, Placement, Rp, core_selector, furnished, whole_namespace};
 use crate::played::{Act, Cast};
 use crate::wait;
+use crate::works::cluster_of;
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::annotations;
 use fleet_api::conditions;
@@ -13,6 +14,7 @@ use fleet_api::placement::{ClusterScoped, ClusterUpdatingStatus, Namespaced, Sco
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// One placement and what is about it.
 #[derive(Clone, Debug)]
@@ -239,26 +241,32 @@ impl<S: Scope> Story<S> {
     }
 }
 
-const SECOND: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
-
-/// Whether every cluster of a run was started once, and never more than `max` of a stage were under way at a time, by the
-/// times that the run says. Its conditions have whole seconds, and where the write that says both that one has ended and that
-/// the next has begun is refused, the next try says the end of the one later than the beginning of the other.
-pub fn within(status: &UpdateRunStatus, max: usize) -> Result<()> {
+/// Whether never more than `max` clusters of a stage were under way at a time: from the start that the run says to the answer
+/// of the member. The run says the end of a cluster later where its write is refused and tried again, and the binding where
+/// it is made anew; the answer has its time once. All of them are whole seconds, so what shares one with the next start is
+/// taken for done.
+pub async fn within<S: Scope>(placement: &Placement<S>, status: &UpdateRunStatus, max: usize) -> Result<()> {
+    let mut answered = BTreeMap::<String, i64>::new();
+    for work in placement.works().await? {
+        let said = work.status.as_ref().context("the member has answered")?;
+        let available = conditions::find(&said.conditions, "Available").context("Available")?;
+        let end = answered.entry(cluster_of(&work)).or_insert(i64::MIN);
+        *end = (*end).max(available.last_transition_time.0.as_second());
+    }
     for stage in &status.stages_status {
-        let time = |cluster: &ClusterUpdatingStatus, type_: &str| {
-            let condition = conditions::find(&cluster.conditions, type_);
-            condition.map(|condition| condition.last_transition_time.0)
+        let started = |cluster: &ClusterUpdatingStatus| {
+            let condition = conditions::find(&cluster.conditions, "Started");
+            condition.map(|condition| condition.last_transition_time.0.as_second())
         };
         for cluster in &stage.clusters {
-            let at = time(cluster, "Started");
+            let at = started(cluster).context("Started")?;
             let others = stage.clusters.iter().filter(|other| {
-                let ended = time(other, "Succeeded");
-                time(other, "Started").is_some_and(|began| Some(began) <= at)
-                    && ended.is_none_or(|end| Some(end - SECOND) > at)
+                let end = answered.get(&other.cluster_name);
+                started(other).is_some_and(|began| began <= at) && end.is_none_or(|end| *end > at)
             });
-            let count = others.count();
-            ensure!(count <= max, "{count} at once, not {max}: {stage:?}");
+            let others = others.filter(|other| other.cluster_name != cluster.cluster_name);
+            let count = others.count() + 1;
+            ensure!(count <= max, "{count} at once, not {max}: {stage:?} {answered:?}");
         }
     }
     Ok(())

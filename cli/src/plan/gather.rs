@@ -30,7 +30,7 @@ use super::{
     known::Known,
     manifests::{Object, placement_scope},
     read::{LARGE_PAGE, PAGE, find, list, may},
-    runs::{WrittenRun, named_by_runs, strategy},
+    runs::{WrittenRun, groups_of_runs, strategy},
     selected,
     show::Shown,
 };
@@ -117,7 +117,7 @@ pub(in crate::plan) async fn plan<S: Scope>(client: &Client, asked: &Asked<'_>) 
         resources: &it.spec().selected_resources,
     });
     let snapshots: Vec<_> = snapshots.collect();
-    let runs = named_by_runs::<S>(client, namespace, key).await;
+    let runs = groups_of_runs::<S>(client, namespace, key).await;
     let scoped = |object: &ObjectId| kinds.is_cluster_scoped(object);
     let world = World {
         now: now(),
@@ -132,7 +132,8 @@ pub(in crate::plan) async fn plan<S: Scope>(client: &Client, asked: &Asked<'_>) 
         bindings: &bindings,
         overrides: known.overrides(),
         cluster_scoped: &scoped,
-        named_by_runs: &runs,
+        named_by_runs: &runs.needed,
+        recorded_by_runs: &runs.recorded,
         settings: Settings::default(),
     };
     Ok(Shown::new(plan::plan(&world, request.as_ref()), notes, hidden))

@@ -11,7 +11,7 @@ use fleet_api::{
 };
 use fleet_core::{
     plan::{self, Written},
-    updaterun::{Run, needed_indexes},
+    updaterun::{Run, needed_indexes, recorded_indexes},
 };
 use kube::{
     Client, Resource as _,
@@ -125,15 +125,26 @@ pub(super) async fn strategy<S: Scope>(
     }))
 }
 
-/// The groups of resources that unfinished runs name: the hub keeps them. Who may not read runs learns the same of everything
-/// else.
-pub(super) async fn named_by_runs<S: Scope>(client: &Client, namespace: Option<&str>, key: &PlacementKey) -> Vec<u64> {
+/// Groups of resources, by index.
+#[derive(Default)]
+pub(super) struct Groups {
+    /// Those that unfinished runs name: the hub keeps them.
+    pub(super) needed: Vec<u64>,
+    /// Those that runs have ever recorded: the hub makes none of them again.
+    pub(super) recorded: Vec<u64>,
+}
+
+/// The groups of resources that runs name. Who may not read runs learns the same of everything else.
+pub(super) async fn groups_of_runs<S: Scope>(client: &Client, namespace: Option<&str>, key: &PlacementKey) -> Groups {
     let Ok(runs) = list::<S::UpdateRun>(client, namespace, "", PAGE).await else {
-        return Vec::new();
+        return Groups::default();
     };
     let own = runs.items.iter().filter(|run| run.spec().placement_name == key.name());
     let own: Vec<_> = own.map(|run| Run::of(run.meta(), run.spec(), run.status())).collect();
-    needed_indexes(&own)
+    Groups {
+        needed: needed_indexes(&own),
+        recorded: recorded_indexes(&own),
+    }
 }
 
 /// What an update run still has to do; none if there is no such run.

@@ -76,6 +76,8 @@ pub struct World<'a> {
     pub cluster_scoped: ClusterScoped<'a>,
     /// Groups of resources that unfinished update runs name.
     pub named_by_runs: &'a [u64],
+    /// Groups of resources that update runs have ever recorded.
+    pub recorded_by_runs: &'a [u64],
     /// Choices of whoever runs the hub.
     pub settings: Settings,
 }

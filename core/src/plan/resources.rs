@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use fleet_api::placement::RolloutStrategyType;
 use fleet_api::raw::RawJson;
 use fleet_api::{annotations, labels, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -64,10 +65,15 @@ pub(super) fn freeze<'w>(walk: &Walk<'w, '_>) -> (Resources, Frozen<'w>) {
     let of_bindings = existing.iter().filter(|it| named.contains(it.name.as_str()));
     let mut used: BTreeSet<u64> = of_bindings.filter_map(|it| it.index).collect();
     used.extend(world.named_by_runs);
+    // What somebody deletes is made again by the rollout as it was; a run takes another index.
+    let by_run = world.placement.spec.rollout_type() == RolloutStrategyType::External;
+    let recorded = world.recorded_by_runs.iter().copied();
+    let taken = recorded.chain(resource::greatest_index(world.key, named)).max();
     let rules = Rules {
         history_limit: walk.history_limit(),
         flags: Flags::default(),
         at_once: true,
+        above: taken.filter(|_| by_run),
     };
     let in_use = |index| used.contains(&index);
     let changes = resource::plan(world.key, selection, rules, &existing, &in_use, world.now);

@@ -115,6 +115,18 @@ pub struct Rules {
     pub flags: Flags,
     /// Whether nothing is held back: for an update run that takes its own snapshot.
     pub at_once: bool,
+    /// A new group gets an index above this one. What bindings and runs name may have been deleted: other content under the
+    /// name of it would reach those clusters all at once, as what they have already.
+    pub above: Option<u64>,
+}
+
+/// The greatest index in the names of these master snapshots of a placement.
+pub fn greatest_index<'a>(placement: &PlacementKey, masters: impl IntoIterator<Item = &'a str>) -> Option<u64> {
+    let index = |name: &str| {
+        let rest = name.strip_prefix(placement.name())?.strip_prefix('-')?;
+        rest.strip_suffix("-snapshot")?.parse().ok()
+    };
+    masters.into_iter().filter_map(index).max()
 }
 
 /// The hash of a selection: over the whole ordered list, before it is split.
@@ -190,7 +202,7 @@ pub fn plan(
         Some(_) | None => creating = true,
     }
     if creating {
-        changes.index = highest.map_or(0, |index| index + 1);
+        changes.index = highest.max(rules.above).map_or(0, |index| index.saturating_add(1));
         changes.create = chunks(placement, selection, &hash, changes.index);
     }
     let current = changes.index;

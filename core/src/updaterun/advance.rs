@@ -320,7 +320,7 @@ impl Pass<'_> {
             return;
         }
         let stages = self.run.status.stages_status.iter().flat_map(|stage| &stage.clusters);
-        let planned = stages.filter(|cluster| cluster.outcome() != Some(true) || cluster.is_updated());
+        let planned = stages.filter(|cluster| !cluster.has_left());
         let planned: std::collections::BTreeSet<_> = planned.map(|cluster| cluster.cluster_name.as_str()).collect();
         let picked = self.bindings.iter().filter(|(_, binding)| binding.is_picked());
         let clusters: Vec<_> = picked

@@ -6,13 +6,14 @@ use fleet_api::events::UpdateRunEvent;
 use fleet_api::placement::{ClusterUpdatingStatus, StageStatus};
 use jiff::{SignedDuration, Timestamp};
 
+use super::blame::may_have_given;
 use super::later;
 use super::pass::Pass;
 use super::put::write;
 use super::standing::{Progress, Turn, was_started_by};
 use super::state::ClusterEntry as _;
 use super::step::Given;
-use super::world::Binding;
+use super::world::{Binding, Run};
 
 /// A cluster that is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) struct Busy {
     pub(super) cluster: String,
     /// Since when, by today's clock; none for one whose start could not be written.
     since: Option<Timestamp>,
+    /// Whether it works, only not for long enough: then it cannot be stuck.
+    works: bool,
     /// What its binding says.
     obstacle: String,
 }
@@ -59,8 +62,27 @@ impl Flight {
             place,
             cluster,
             since,
+            works: false,
             obstacle,
         });
+    }
+
+    fn add_settling(&mut self, place: usize, cluster: &str, since: Timestamp) {
+        let cluster = cluster.to_owned();
+        self.busy.push(Busy {
+            place,
+            cluster,
+            since: Some(since),
+            works: true,
+            obstacle: "available, for too short a time".to_owned(),
+        });
+    }
+
+    /// A stop waits no longer for those that work already.
+    pub(super) fn count_settling(&mut self) {
+        for busy in &mut self.busy {
+            busy.works = false;
+        }
     }
 
     /// Those that have been under way for too long, in the stage's order.
@@ -77,27 +99,34 @@ impl Flight {
 
     /// When the next of them will have been under way for too long.
     pub(super) fn next_threshold(&self, threshold: SignedDuration, now: Timestamp) -> Option<Timestamp> {
-        let ends = self.busy.iter().filter_map(|busy| busy.since);
+        let ends = self
+            .busy
+            .iter()
+            .filter(|busy| !busy.works)
+            .filter_map(|busy| busy.since);
         ends.map(|since| later(since, threshold)).filter(|end| *end > now).min()
     }
 }
 
 impl Busy {
     fn is_stuck(&self, threshold: SignedDuration, now: Timestamp) -> bool {
-        self.since.is_some_and(|since| later(since, threshold) <= now)
+        !self.works && self.since.is_some_and(|since| later(since, threshold) <= now)
     }
 }
 
 /// The Event's sentence about clusters that are stuck: the condition's, and what is in the way of each.
 pub(super) fn stuck_event(sentence: &str, stuck: &[&Busy], pass: &Pass<'_>) -> UpdateRunEvent {
-    let each = stuck.iter().map(|busy| {
-        let binding = pass.binding(&busy.cluster).map_or("none", |binding| binding.name);
-        format!("{} (binding {binding}): {}", busy.cluster, busy.obstacle)
-    });
+    let each = stuck.iter().map(|busy| still_busy(pass, &busy.cluster, &busy.obstacle));
     let each = each.collect::<Vec<_>>().join(", ");
     UpdateRunEvent::Stuck {
         message: format!("{sentence}; {each}"),
     }
+}
+
+/// A cluster, and what is in its way.
+pub(super) fn still_busy(pass: &Pass<'_>, cluster: &str, obstacle: &str) -> String {
+    let binding = pass.binding(cluster).map_or("none", |binding| binding.name);
+    format!("{cluster} (binding {binding}): {obstacle}")
 }
 
 /// How the clusters fare that this run has started. Nothing is started here.
@@ -147,15 +176,11 @@ fn judge(
         Progress::Gone => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
         Progress::Done => {
             let settles = binding.and_then(|b| pass.settles(&cluster.cluster_name, b, wish.done(), since));
-            match settles {
-                None => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
-                // It cannot be stuck: it works.
-                Some(_) => flight.add(
-                    place,
-                    &cluster.cluster_name,
-                    None,
-                    "available, for too short a time".to_owned(),
-                ),
+            if settles.is_some() {
+                let since = pass.since(&cluster.cluster_name, since);
+                flight.add_settling(place, &cluster.cluster_name, since);
+            } else {
+                cluster.end(pass.pen, &ClusterSucceeded::Succeeded);
             }
         }
         Progress::Busy(obstacle) => {
@@ -199,8 +224,7 @@ fn tell_taken_over(pass: &mut Pass<'_>, stage: &str, binding: &Binding<'_>, sinc
     let index = pass.index_of(&binding.spec.resource_snapshot_name);
     let own = pass.signature.annotation == binding.update_run.unwrap_or_default();
     let run = binding.update_run.and_then(|annotation| annotation.split('/').next());
-    // One that had started the cluster before gave it what this run found there.
-    let run = run.filter(|run| !run.is_empty() && !own && !was_started_by(binding, run, since));
+    let run = run.filter(|run| !run.is_empty() && !own && may_be_of(pass, binding, run, since));
     let event = match run {
         Some(run) => UpdateRunEvent::Preempted {
             cluster,
@@ -211,6 +235,15 @@ fn tell_taken_over(pass: &mut Pass<'_>, stage: &str, binding: &Binding<'_>, sinc
         None => UpdateRunEvent::Changed { cluster, stage, index },
     };
     pass.step.tell(event);
+}
+
+/// Whether the run that signed a binding may have given it what it names now. One that had started the cluster before gave
+/// it what this run found there, whatever has been stamped since.
+fn may_be_of(pass: &Pass<'_>, binding: &Binding<'_>, run: &str, since: Timestamp) -> bool {
+    let signed = |other: &&Run<'_>| binding.update_run == Some(other.annotation().as_str());
+    let known = pass.world.runs.iter().find(signed);
+    let snapshot = &binding.spec.resource_snapshot_name;
+    !was_started_by(binding, run, since) && known.is_none_or(|known| may_have_given(known, snapshot, since))
 }
 
 fn adopt(

@@ -68,6 +68,8 @@ pub enum Snapshot<'a> {
         /// The hash of its content, which the master of the group has; none without master.
         hash: Option<&'a str>,
     },
+    /// The group has not all its parts, as this says.
+    Incomplete(&'a str),
     /// None could be taken: what is wrong with the placement's selectors, with its class.
     Invalid(&'a str),
 }
@@ -201,6 +203,7 @@ fn draft(run: &Run<'_>, inputs: &Inputs<'_>, status: &mut UpdateRunStatus) -> Re
         let sources = settings(run, inputs, retry::inherited(run, before)?, status)?;
         let index = retry::record(run, (other, inputs.retried), status)?;
         gates::place(run, &sources, status)?;
+        complete(inputs.snapshot)?;
         let found = match inputs.snapshot {
             Snapshot::Group { index, hash } => Some((index, hash)),
             _ => None,
@@ -209,6 +212,7 @@ fn draft(run: &Run<'_>, inputs: &Inputs<'_>, status: &mut UpdateRunStatus) -> Re
     } else {
         strategy(run, inputs, &targets, status)?;
         status.deletion_stage_status = Some(stages::deletion(leaving));
+        complete(inputs.snapshot)?;
         status.resource_snapshot_index_used = snapshot(run, inputs.snapshot)?;
         overrides(inputs, status)?;
     }
@@ -349,6 +353,15 @@ pub(super) fn drop_waits_of_approvals(strategy: &mut UpdateStrategySpec) {
     }
 }
 
+/// Missing parts may still come. Without them nobody knows which overrides matter, and no cluster can be given the rest.
+fn complete(snapshot: Snapshot<'_>) -> Result<(), Halt> {
+    let Snapshot::Incomplete(error) = snapshot else {
+        return Ok(());
+    };
+    let error = error.to_owned();
+    Err(Halt::Lacking(Abort::Invalid { error }))
+}
+
 /// The index of the snapshots to roll out.
 fn snapshot(run: &Run<'_>, snapshot: Snapshot<'_>) -> Result<String, Halt> {
     let key = || run.key(&run.spec.placement_name);
@@ -366,7 +379,7 @@ fn snapshot(run: &Run<'_>, snapshot: Snapshot<'_>) -> Result<String, Halt> {
         (Snapshot::Group { index, .. }, _) => Ok(index.to_owned()),
         (Snapshot::Missing | Snapshot::NotTaken, Some(index)) => Err(Abort::NoSnapshots { index, key: key() }.into()),
         (Snapshot::Missing | Snapshot::NotTaken, None) => Err(Halt::TakeSnapshot),
-        (Snapshot::Invalid(error), _) => Err(Abort::Invalid {
+        (Snapshot::Invalid(error) | Snapshot::Incomplete(error), _) => Err(Abort::Invalid {
             error: error.to_owned(),
         }
         .into()),

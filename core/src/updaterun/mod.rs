@@ -16,6 +16,7 @@
 //! overlap, also across a crash.
 
 mod advance;
+mod blame;
 mod budget;
 mod closed;
 mod clusters;
@@ -53,12 +54,13 @@ mod world;
 use jiff::{SignedDuration, Timestamp};
 
 pub use advance::advance;
+pub use blame::may_have_given;
 pub use budget::{Failures, failures};
 pub use ending::{ended_at, expires};
 pub use gate_object::{GateCondition, GateObject};
 pub use gates::{open as open_gates, shown as shown_gate};
 pub use initialize::{Inputs, PATIENCE as INITIALIZATION_PATIENCE, Plan, Planning, Snapshot, plan};
-pub use needed::{needed_indexes, needed_overrides};
+pub use needed::{needed_indexes, needed_overrides, recorded_indexes};
 pub use number::{concurrency, duration};
 pub use outline::{Contents, Named, Outline, OutlinedCluster, OutlinedStage};
 pub use pass::snapshot_name;

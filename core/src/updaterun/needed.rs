@@ -16,16 +16,35 @@ pub fn needed_indexes(runs: &[Run<'_>]) -> Vec<u64> {
     own.chain(retried).filter_map(|index| index.parse().ok()).collect()
 }
 
+/// The indexes of the resource snapshots that these runs of one placement have recorded, also those of runs that have ended.
+pub fn recorded_indexes(runs: &[Run<'_>]) -> Vec<u64> {
+    let indexes = runs.iter().flat_map(|run| {
+        let used = run.status.resource_snapshot_index_used.as_str();
+        previous_indexes(run).chain([used])
+    });
+    indexes.filter_map(|index| index.parse().ok()).collect()
+}
+
+/// Whether a run has recorded this master snapshot: to be rolled out, or to be given back.
+pub(super) fn records(run: &Run<'_>, snapshot: &str) -> bool {
+    let index = index_of(&run.spec.placement_name, snapshot);
+    run.status.resource_snapshot_index_used == index || previous_indexes(run).any(|previous| previous == index)
+}
+
 fn own_indexes<'a>(run: &Run<'a>) -> Vec<&'a str> {
     let named = match run.phase() {
         Phase::Finished => return Vec::new(),
         Phase::Uninitialized => &run.spec.resource_snapshot_index,
         Phase::Active | Phase::Idle => &run.status.resource_snapshot_index_used,
     };
+    previous_indexes(run).chain([named.as_str()]).collect()
+}
+
+fn previous_indexes<'a>(run: &Run<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
+    let placement = &run.spec.placement_name;
     let clusters = run.status.stages_status.iter().flat_map(|stage| &stage.clusters);
     let previous = clusters.filter_map(|cluster| cluster.previous.as_ref());
-    let previous = previous.map(|previous| index_of(&run.spec.placement_name, &previous.resource_snapshot_name));
-    previous.chain([named.as_str()]).collect()
+    previous.map(|previous| index_of(placement, &previous.resource_snapshot_name))
 }
 
 /// The override snapshots that a run needs, with the namespace of those that have one: of its plan, and of what it may have

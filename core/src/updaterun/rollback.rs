@@ -9,8 +9,9 @@ use fleet_api::conditions::update_run::{Abort, Progressing};
 use fleet_api::conditions::update_stage::Succeeded;
 use fleet_api::events::UpdateRunEvent;
 use fleet_api::placement::{ClusterUpdatingStatus, PreviousContent, UpdateRunState, UpdateRunStatus};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
+use super::clusters;
 use super::names::index_of;
 use super::options::Options;
 use super::pass::{Pass, Verdict};
@@ -61,6 +62,8 @@ enum Standing {
     Busy,
     /// It has yet to be given it.
     ToDo,
+    /// It has been given it, and does not work in time. What its binding says.
+    Late(String),
     /// It is not to be touched, or nothing more can be done.
     Left(String),
 }
@@ -84,15 +87,22 @@ pub(super) fn go_on(pass: &mut Pass<'_>, status: &mut UpdateRunStatus, why: Stri
     let entries = newest_first(status);
     let mut under_way = vec![0; status.stages_status.len()];
     let (mut restored, mut waiting, mut left) = (0, Vec::new(), Vec::new());
+    let mut late = Vec::new();
     for entry in &entries {
+        let name = &entry.cluster.cluster_name;
         match look(pass, entry.cluster) {
             Standing::Restored => restored += 1,
             Standing::Busy => under_way[entry.stage] += 1,
             Standing::ToDo => waiting.push(entry),
-            Standing::Left(why) => left.push(format!("{} ({why})", entry.cluster.cluster_name)),
+            Standing::Late(obstacle) => {
+                let within = number::shown_duration(patience_for(pass));
+                left.push(format!("{name} (not available again within {within}: {obstacle})"));
+                late.push(clusters::still_busy(pass, name, &obstacle));
+            }
+            Standing::Left(why) => left.push(format!("{name} ({why})")),
         }
     }
-    let stopping = pass.run.spec.state == UpdateRunState::Stop;
+    let stopping = is_stopping(pass);
     let all_waiting = waiting.len();
     for entry in waiting {
         // Stages do not overlap on the way back either.
@@ -105,12 +115,18 @@ pub(super) fn go_on(pass: &mut Pass<'_>, status: &mut UpdateRunStatus, why: Stri
     }
     let busy: usize = under_way.iter().sum();
     let of = entries.len();
+    if stopping && busy > 0 {
+        return Verdict::Doing(Progressing::Stopping);
+    }
     if stopping {
-        return Verdict::Doing(if busy > 0 {
-            Progressing::Stopping
-        } else {
-            Progressing::Stopped
-        });
+        if !late.is_empty() {
+            let message = format!(
+                "The update run was stopped with clusters that do not work yet with what they had before; {}",
+                late.join(", ")
+            );
+            pass.step.tell(UpdateRunEvent::Stuck { message });
+        }
+        return Verdict::Doing(Progressing::Stopped);
     }
     if busy > 0 || all_waiting > 0 {
         return Verdict::Doing(Progressing::RollingBack { restored, of });
@@ -128,8 +144,25 @@ pub(super) fn go_on(pass: &mut Pass<'_>, status: &mut UpdateRunStatus, why: Stri
 }
 
 fn doing(pass: &Pass<'_>, words: Progressing) -> Verdict {
-    let stopping = pass.run.spec.state == UpdateRunState::Stop;
-    Verdict::Doing(if stopping { Progressing::Stopping } else { words })
+    Verdict::Doing(if is_stopping(pass) {
+        Progressing::Stopping
+    } else {
+        words
+    })
+}
+
+fn is_stopping(pass: &Pass<'_>) -> bool {
+    pass.run.spec.state == UpdateRunState::Stop
+}
+
+/// How long a cluster may take to work again. A stop waits no longer than it does for other clusters.
+fn patience_for(pass: &Pass<'_>) -> SignedDuration {
+    let deadline = pass.options.cluster_deadline.unwrap_or(pass.threshold());
+    if is_stopping(pass) {
+        deadline.min(pass.threshold())
+    } else {
+        deadline
+    }
 }
 
 /// Later runs are warned of a version that has been taken back. The first run that did it stays the one that is named: two
@@ -283,14 +316,12 @@ fn restored(pass: &mut Pass<'_>, cluster: &ClusterUpdatingStatus, binding: &Bind
         Progress::Busy(obstacle) => {
             let given = wish.started_at(binding).unwrap_or(pass.now());
             let since = pass.since(&format!("back {}", cluster.cluster_name), given);
-            let deadline = pass.options.cluster_deadline.unwrap_or(pass.threshold());
-            let end = later(since, deadline);
+            let end = later(since, patience_for(pass));
             if end > pass.now() {
                 pass.step.look_at(end);
                 return Standing::Busy;
             }
-            let within = number::shown_duration(deadline);
-            Standing::Left(format!("not available again within {within}: {obstacle}"))
+            Standing::Late(obstacle)
         }
         Progress::Gone | Progress::Preempted => Standing::Left("no longer selected".to_owned()),
     }

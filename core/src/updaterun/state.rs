@@ -58,6 +58,8 @@ pub(super) trait ClusterEntry {
     fn end(&mut self, pen: Pen, state: &ClusterSucceeded);
     /// Whether it has been updated, and not skipped.
     fn is_updated(&self) -> bool;
+    /// Whether it was skipped since the placement no longer picked it.
+    fn has_left(&self) -> bool;
 }
 
 impl ClusterEntry for ClusterUpdatingStatus {
@@ -89,6 +91,11 @@ impl ClusterEntry for ClusterUpdatingStatus {
     fn is_updated(&self) -> bool {
         conditions::find(&self.conditions, ClusterSucceeded::TYPE)
             .is_some_and(|c| Status::of(c) == Status::True && c.reason == ClusterSucceeded::Succeeded.reason())
+    }
+
+    fn has_left(&self) -> bool {
+        conditions::find(&self.conditions, ClusterSucceeded::TYPE)
+            .is_some_and(|c| c.reason == ClusterSucceeded::SkippedNotSelected.reason())
     }
 }
 

@@ -48,6 +48,7 @@ fn conclude(pass: &mut Pass<'_>, stage: &mut StageStatus, mut flight: Flight) ->
         pass.pen.set(&mut stage.conditions, &StageProgressing::Stopped);
         return Verdict::Doing(update_run::Progressing::Stopped);
     }
+    flight.count_settling();
     if flight.all_stuck(threshold, now) {
         let stuck = flight.stuck(threshold, now);
         let names: Vec<_> = stuck.iter().map(|busy| busy.cluster.clone()).collect();

@@ -297,6 +297,8 @@ pub struct World<'a> {
     pub bindings: &'a [Binding<'a>],
     /// The snapshot that the run's status names ([`snapshot_name`](super::snapshot_name)), if it is still there.
     pub snapshot: Option<RecordedSnapshot<'a>>,
+    /// The placement's other runs.
+    pub runs: &'a [Run<'a>],
     /// Approval requests of the run's namespace, at least those that its tasks name.
     pub approvals: &'a [Approval<'a>],
     /// Member clusters by name, at least those of the plan.

@@ -145,8 +145,28 @@ fn on_update() -> Vec<(&'static [&'static str], Value, Value, &'static str)> {
     const PLACEMENTS: &[&str] = &["clusterresourceplacements", "resourceplacements"];
     const OVERRIDES: &[&str] = &["clusterresourceoverrides", "resourceoverrides"];
     const OVERRIDE_SNAPSHOTS: &[&str] = &["clusterresourceoverridesnapshots", "resourceoverridesnapshots"];
+    const STRATEGIES: &[&str] = &["clusterstagedupdatestrategies", "stagedupdatestrategies"];
     let nothing = || json!({});
+    let stages = |tasks: Value| json!({"stages": [patch::applied(json!({"name": "s"}), &tasks)]});
     vec![
+        (
+            STRATEGIES,
+            nothing(),
+            stages(json!({"afterStageTasks": [{"type": "Approval", "waitTime": "1h"}]})),
+            "AfterStageTaskType is Approval, waitTime is not allowed",
+        ),
+        (
+            STRATEGIES,
+            nothing(),
+            stages(json!({"afterStageTasks": [{"type": "TimedWait"}]})),
+            "AfterStageTaskType is TimedWait, waitTime is required",
+        ),
+        (
+            STRATEGIES,
+            nothing(),
+            stages(json!({"beforeStageTasks": [{"type": "TimedWait", "waitTime": "1h"}]})),
+            "BeforeStageTaskType cannot be TimedWait",
+        ),
         (
             &["clusterapprovalrequests", "approvalrequests"],
             nothing(),

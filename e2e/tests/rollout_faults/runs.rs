@@ -163,7 +163,7 @@ fn another_leader_and_a_restarted_api_server_go_on_with_a_wave() {
         fleet.kill(&second).await?;
         cast.act(&WAVE, Act::Available);
         let status = story.until_succeeded(&run).await?;
-        within(&status, 2)?;
+        within(&story.placement, &status, 2).await?;
         started_once(&story.placement, &status).await?;
         in_order(&story.placement, 4).await?;
         story.delete(&run).await
@@ -200,7 +200,7 @@ fn writes_of_others_in_between_do_not_disturb_a_run() {
                 fleet_e2e::placements::change(&ctx, word).await?;
                 let run = story.run(word, &json!({})).await?;
                 let status = story.until_succeeded(&run).await?;
-                within(&status, 2)?;
+                within(&story.placement, &status, 2).await?;
                 let generation = i64::try_from(index)? + 2;
                 for binding in story.placement.bindings().await? {
                     ensure!(binding.metadata.generation == Some(generation), "{binding:?}");

@@ -121,7 +121,9 @@ fn what_cannot_be_put_right_ends_the_run_with_its_text() {
         // The resources that it rolls out.
         change(&ctx, "two").await?;
         let run = next(&story, "given").await?;
-        let snapshot = story.placement.snapshot(1);
+        let used = story.status(&run).await?.resource_snapshot_index_used;
+        ensure!(used == "10", "an index that a binding names is not given again: {used}");
+        let snapshot = story.placement.snapshot(10);
         let snapshots = story.placement.api::<<Cluster as Scope>::ResourceSnapshot>().await?;
         snapshots.delete(&snapshot, &DeleteParams::default()).await?;
         let text = format!(

@@ -1,17 +1,21 @@
 //! Keeps a placement's snapshots as its policy and its selection ask for.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use fleet_api::{
     annotations,
     kind::SpecKind,
     labels,
+    names::PlacementKey,
     placement::{PolicySnapshotSpec, ResourceSnapshotSpec, Scope},
     raw::RawJson,
 };
 use fleet_core::{
     snapshot::{history_limit, policy, resource},
-    updaterun::{Run, needed_indexes},
+    updaterun::{Run, needed_indexes, recorded_indexes},
 };
 use fleet_runtime::{Key, cache::Store};
 use futures::future::try_join_all;
@@ -139,6 +143,8 @@ pub(crate) async fn resources<S: Scope>(
         history_limit: history_limit(placement.spec()),
         flags: ctx.shared.settings.delay,
         at_once,
+        // What somebody deletes is made again by the rollout as it was; a run takes another index.
+        above: if at_once { greatest_named(ctx, key, &name) } else { None },
     };
     let frozen = resource::Selection {
         objects: &content.texts,
@@ -192,13 +198,27 @@ pub(crate) async fn resources<S: Scope>(
     })
 }
 
+/// The greatest index that a binding or an update run names, whether it is there or not.
+fn greatest_named<S: Scope>(ctx: &Pipeline<S>, key: &Key, placement: &PlacementKey) -> Option<u64> {
+    let bindings = ctx.family.bindings_of.get(key);
+    let named = bindings
+        .iter()
+        .map(|binding| binding.spec().resource_snapshot_name.as_str());
+    let runs = ctx.family.updates.runs_of.get(key);
+    let recorded = recorded_indexes(&views::<S>(&runs)).into_iter();
+    recorded.chain(resource::greatest_index(placement, named)).max()
+}
+
+fn views<S: Scope>(runs: &[Arc<S::UpdateRun>]) -> Vec<Run<'_>> {
+    runs.iter()
+        .map(|run| Run::of(run.meta(), run.spec(), run.status()))
+        .collect()
+}
+
 /// The groups that unfinished update runs name, or may have to give back.
 fn named_by_runs<S: Scope>(ctx: &Pipeline<S>, key: &Key) -> Vec<u64> {
     let runs = ctx.family.updates.runs_of.get(key);
-    let views: Vec<_> = runs
-        .iter()
-        .map(|run| Run::of(run.meta(), run.spec(), run.status()))
-        .collect();
+    let views = views::<S>(&runs);
     let mut named = needed_indexes(&views);
     // What a run has frozen is in its status only a moment later: nothing goes while another one makes its plan too.
     if views.iter().filter(|run| run.is_to_freeze()).count() > 1 {

@@ -95,11 +95,13 @@ fn decide<S: Scope>(
     let view = view::<S>(run);
     let seen = Seen::of(ctx, &view, &placement_of::<S>(run));
     let (policies, bindings, approvals) = (seen.policies(), seen.bindings(), seen.approvals());
+    let runs = seen.runs();
     let world = World {
         placement: seen.placement(),
         policies: &policies,
         bindings: &bindings,
         snapshot: seen.snapshot(),
+        runs: &runs,
         approvals: &approvals,
         clusters: &seen.facts(),
         gates,

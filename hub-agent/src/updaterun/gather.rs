@@ -15,6 +15,7 @@ use fleet_api::{
 use fleet_core::{
     overrides::choose::Lists,
     updaterun::{Approval, Binding, ClusterFacts, Placement, PolicySnapshot, RecordedSnapshot, Run, snapshot_name},
+    work::{Group, WorkFailure},
 };
 use fleet_runtime::{Key, cache::Store};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -24,7 +25,10 @@ use kube::{
 };
 
 use crate::{
-    cache::{family::beside, overrides::OverrideStores},
+    cache::{
+        family::{beside, stored},
+        overrides::OverrideStores,
+    },
     overrides,
     pipeline::{Error, Pipeline, key_of},
 };
@@ -37,6 +41,8 @@ pub(super) struct Seen<S: Scope> {
     approvals: Vec<Arc<S::ApprovalRequest>>,
     snapshot: Option<Arc<S::ResourceSnapshot>>,
     members: Vec<Arc<MemberCluster>>,
+    /// The placement's other runs.
+    runs: Vec<Arc<S::UpdateRun>>,
     /// Of the snapshots that the run would give back, those that are not there.
     pub(super) missing: BTreeSet<String>,
     /// The same of override snapshots.
@@ -76,6 +82,8 @@ impl<S: Scope> Seen<S> {
             found.is_none_or(|found| found.meta().deletion_timestamp.is_some())
         };
         let policies = ctx.family.policies_of.get(placement).into_iter();
+        let runs = ctx.family.updates.runs_of.get(placement).into_iter();
+        let others = runs.filter(|other| other.meta().uid.as_deref() != Some(run.uid));
         Self {
             placement: ctx.family.placements.get(placement),
             policies: policies.filter(|p| p.meta().deletion_timestamp.is_none()).collect(),
@@ -83,6 +91,7 @@ impl<S: Scope> Seen<S> {
             approvals: approvals.collect(),
             snapshot: ctx.family.snapshots.get(&snapshot),
             members: members.collect(),
+            runs: others.collect(),
             missing: previous.filter(is_gone).collect(),
             missing_overrides,
         }
@@ -105,6 +114,11 @@ impl<S: Scope> Seen<S> {
         bindings
             .map(|(binding, ahead)| Binding::of(binding.meta(), binding.spec(), ahead.as_ref().or(binding.status())))
             .collect()
+    }
+
+    pub(super) fn runs(&self) -> Vec<Run<'_>> {
+        let runs = self.runs.iter();
+        runs.map(|run| Run::of(run.meta(), run.spec(), run.status())).collect()
     }
 
     pub(super) fn approvals(&self) -> Vec<Approval<'_>> {
@@ -194,20 +208,37 @@ fn ahead<S: Scope>(ctx: &Pipeline<S>, binding: &S::Binding) -> Option<BindingSta
 pub(super) struct SnapshotGroup {
     /// The hash that their master has; none without a master.
     pub(super) hash: Option<String>,
+    /// Which parts are missing.
+    pub(super) incomplete: Option<String>,
 }
 
 /// A placement's snapshots of this index, if there are any.
-pub(super) fn group<S: Scope>(ctx: &Pipeline<S>, placement: &Key, index: &str) -> Option<SnapshotGroup> {
+pub(super) fn group<S: Scope>(ctx: &Pipeline<S>, placement: &Key, index: &str) -> Result<Option<SnapshotGroup>, Error> {
     let mut group = ctx.family.snapshots_of.get(placement);
     group.retain(|s| s.meta().deletion_timestamp.is_none());
     group.retain(|s| s.labels().get(labels::RESOURCE_INDEX).is_some_and(|own| own == index));
+    if group.is_empty() {
+        return Ok(None);
+    }
     let hash_of = |s: &Arc<S::ResourceSnapshot>| {
         let hash = s.annotations().get(annotations::RESOURCE_HASH);
         hash.filter(|hash| !hash.is_empty()).cloned()
     };
-    (!group.is_empty()).then(|| SnapshotGroup {
-        hash: group.iter().find_map(hash_of),
-    })
+    let found = group.iter().find_map(|s| Some((s, hash_of(s)?)));
+    let Some((master, hash)) = found else {
+        return Ok(Some(SnapshotGroup {
+            hash: None,
+            incomplete: None,
+        }));
+    };
+    let collected = Group::collect(&key_of(placement)?, stored(master), group.iter().map(stored));
+    let incomplete = collected
+        .err()
+        .filter(|failure| matches!(failure, WorkFailure::GroupIncomplete { .. }));
+    Ok(Some(SnapshotGroup {
+        hash: Some(hash),
+        incomplete: incomplete.map(|failure| failure.to_string()),
+    }))
 }
 
 /// The overrides on each cluster for the resources of a group, or what is wrong with them.

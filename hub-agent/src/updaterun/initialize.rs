@@ -90,12 +90,15 @@ fn decide<S: Scope>(
         (_, Some(tried)) => tried.resource_snapshot_index_used.as_str(),
         _ => run.spec().resource_snapshot_index.as_str(),
     };
-    let group = gather::group(ctx, &placement, index);
+    let group = gather::group(ctx, &placement, index)?;
     let snapshot = match (taken, &group) {
         (Taken::Invalid(error), _) => Snapshot::Invalid(error),
-        (_, Some(group)) if !index.is_empty() => Snapshot::Group {
-            index,
-            hash: group.hash.as_deref(),
+        (_, Some(group)) if !index.is_empty() => match &group.incomplete {
+            Some(missing) => Snapshot::Incomplete(missing),
+            None => Snapshot::Group {
+                index,
+                hash: group.hash.as_deref(),
+            },
         },
         (Taken::Named, _) if index.is_empty() => Snapshot::NotTaken,
         _ => Snapshot::Missing,

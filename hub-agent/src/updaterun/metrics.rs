@@ -4,7 +4,7 @@ use fleet_api::{
     conditions::{
         self, Status, Words as _,
         update_run::Succeeded,
-        update_stage::{ApprovalRequestApproved, ApprovalRequestCreated, ClusterSucceeded},
+        update_stage::{ApprovalRequestApproved, ApprovalRequestCreated, ClusterSucceeded, Progressing},
     },
     labels,
     placement::{ClusterUpdatingStatus, Scope, StageStatus, StageTaskStatus, UpdateRunStatus},
@@ -173,7 +173,10 @@ fn of_stage(measures: &Measures, key: &Key, old: &StageStatus, new: &StageStatus
         }
     }
     let done = |stage: &StageStatus| !stage.clusters.is_empty() && stage.clusters.iter().all(is_done);
-    if done(new) && !done(old) {
+    // A stage that was stopped in between took as long as its user liked.
+    let was_under_way = conditions::find(&old.conditions, Progressing::TYPE)
+        .is_some_and(|said| said.reason == Progressing::Started.reason());
+    if done(new) && !done(old) && was_under_way {
         let since = new.start_time.as_ref().map_or(now, |time| time.0);
         let series = Name {
             namespace: namespace.clone(),
@@ -265,7 +268,8 @@ mod tests {
             };
             let cluster =
                 json!({ "clusterName": "a", "conditions": [condition("Succeeded", "ClusterUpdatingSucceeded")] });
-            let stage = json!({ "stageName": "s", "startTime": end, "clusters": [cluster] });
+            let stage = json!({ "stageName": "s", "startTime": end, "clusters": [cluster],
+                "conditions": [condition("Progressing", "StageUpdatingStarted")] });
             serde_json::from_value::<StageStatus>(stage).unwrap()
         };
         let measure = || {
@@ -289,5 +293,75 @@ mod tests {
         measure();
         seen(Event::deleted(&run("two", "4"))).await;
         assert!(!shown(&metrics));
+    }
+    /// One stage of two clusters, of which one is done and the other is about to be.
+    fn stage(reason: &str, ended: usize, tasks: &serde_json::Value) -> StageStatus {
+        let condition = |type_: &str, reason: &str, at: &str| json!({ "type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": at });
+        let began = "2026-01-02T12:00:00Z";
+        let clusters = ["a", "b"].iter().enumerate().map(|(place, name)| {
+            let mut said = vec![condition("Started", "ClusterUpdatingStarted", began)];
+            if place < ended {
+                said.push(condition(
+                    "Succeeded",
+                    "ClusterUpdatingSucceeded",
+                    "2026-01-02T12:00:40Z",
+                ));
+            }
+            json!({ "clusterName": name, "conditions": said })
+        });
+        let stage = json!({ "stageName": "s", "startTime": began, "clusters": clusters.collect::<Vec<_>>(),
+            "conditions": [condition("Progressing", reason, began)], "beforeStageTaskStatus": tasks });
+        serde_json::from_value(stage).unwrap()
+    }
+
+    fn measured(old: &StageStatus, new: &StageStatus) -> String {
+        let metrics = Metrics::new();
+        let (measures, now) = (Measures::new(&metrics), "2026-01-02T12:00:40Z");
+        of_stage(
+            &measures,
+            &Key::namespaced("shop", "release"),
+            old,
+            new,
+            now.parse().unwrap(),
+        );
+        metrics.encode()
+    }
+
+    #[test]
+    fn a_stage_is_measured_only_if_it_was_under_way_to_its_end() {
+        const LINE: &str = "fleet_workload_update_run_stage_cluster_updating_duration_seconds_sum{namespace=\"shop\",\
+                            name=\"release\"} 40";
+        let none = json!([]);
+        let waits = "StageUpdatingWaiting";
+        for (before, ended, seen) in [
+            ("StageUpdatingStarted", 1, true),
+            ("StageUpdatingStarted", 2, false),
+            ("StageUpdatingStopping", 1, false),
+            ("StageUpdatingStopped", 1, false),
+            (waits, 1, false),
+        ] {
+            let text = measured(&stage(before, ended, &none), &stage(waits, 2, &none));
+            assert_eq!(text.contains(LINE), seen, "{before} {ended}: {text}");
+        }
+    }
+
+    #[test]
+    fn approvals_and_steps_are_measured_once() {
+        let said = |type_: &str, at: &str| json!({ "type": type_, "status": "True", "reason": "R", "message": "", "lastTransitionTime": at });
+        let created = said("ApprovalRequestCreated", "2026-01-02T11:00:00Z");
+        let approved = said("ApprovalRequestApproved", "2026-01-02T11:10:00Z");
+        let task = |said: &[&serde_json::Value]| json!([{ "type": "Approval", "conditions": said }]);
+        let (open, done) = (task(&[&created]), task(&[&created, &approved]));
+        let latency = "fleet_workload_update_run_approval_request_latency_seconds_sum{namespace=\"shop\",name=\"release\",\
+                       taskType=\"beforeStage\"} 600";
+        let step = "fleet_update_run_step_seconds_sum{step=\"cluster_available\"} 40";
+        let (waiting, under_way) = ("StageUpdatingWaiting", "StageUpdatingStarted");
+        let text = measured(&stage(waiting, 1, &open), &stage(under_way, 2, &done));
+        assert!(text.contains(latency) && text.contains(step), "{text}");
+        let text = measured(&stage(under_way, 2, &done), &stage(under_way, 2, &done));
+        assert!(
+            !text.contains("release") && !text.contains("cluster_available"),
+            "{text}"
+        );
     }
 }

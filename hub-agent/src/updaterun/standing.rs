@@ -79,3 +79,33 @@ fn failure_type(said: &Condition) -> &'static str {
         "none"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_the_users_only_if_its_text_says_so() {
+        let user =
+            "cannot continue the updateRun: failed to process the request due to a client error: the binding of ...";
+        let ours = "cannot continue the updateRun: unexpected behavior which cannot be handled by the controller: ...";
+        for (status, reason, message, expected) in [
+            ("False", "UpdateRunStuck", "", "internal_error"),
+            ("False", "UpdateRunFailed", user, "user_error"),
+            ("False", "UpdateRunFailed", ours, "internal_error"),
+            ("False", "UpdateRunInitializedFailed", user, "user_error"),
+            ("False", "UpdateRunInitializedFailed", ours, "internal_error"),
+            ("False", "UpdateRunWaiting", user, "none"),
+            ("False", "UpdateRunStopped", "", "none"),
+            ("False", "UpdateRunSucceeded", "", "none"),
+            ("Unknown", "UpdateRunStopping", "", "none"),
+            ("True", "UpdateRunProgressing", user, "none"),
+            ("True", "UpdateRunSucceeded", "", "none"),
+        ] {
+            let said = serde_json::json!({ "type": "Progressing", "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z" });
+            let said = serde_json::from_value(said).unwrap();
+            assert_eq!(failure_type(&said), expected, "{status} {reason} {message}");
+        }
+    }
+}

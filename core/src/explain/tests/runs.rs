@@ -199,8 +199,16 @@ fn runs_that_have_ended_before_their_time() {
             "kubectl fleet why csur/hotfix",
         ),
     ]);
+    // Edited by hand, a binding keeps the name of the run before, which never had that content to give.
+    let mut edited = signed("before");
+    edited["runs"].as_array_mut().unwrap().push(json!({
+        "metadata": {"name": "before", "uid": "uid", "generation": 1},
+        "spec": {"placementName": "web", "stagedRolloutStrategyName": "s", "state": "Run"},
+        "status": {"resourceSnapshotIndexUsed": "7"},
+    }));
     // What repaired the cluster afterwards took nothing over, nor did the run itself.
     for world in [
+        edited,
         with(
             signed("repair"),
             "/bindings/0/status/conditions/0/lastTransitionTime",

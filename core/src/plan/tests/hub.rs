@@ -158,6 +158,7 @@ impl Hub {
                 overrides,
                 cluster_scoped: &is_cluster_scoped,
                 named_by_runs: &[],
+                recorded_by_runs: &[],
                 settings: Settings::default(),
             },
             request,
@@ -255,6 +256,7 @@ impl Hub {
             history_limit: 10,
             flags: Flags::default(),
             at_once: true,
+            above: None,
         };
         let selection = resource::Selection {
             objects: &texts,

@@ -20,6 +20,7 @@ fn rules() -> Rules {
         history_limit: 10,
         flags: Flags::default(),
         at_once: false,
+        above: None,
     }
 }
 
@@ -246,4 +247,26 @@ fn whole_groups_go_and_those_in_use_stay() {
         planned(&objects, rules, &existing, 6000).delete,
         ["crp-0-0", "crp-0-snapshot"]
     );
+}
+
+/// Deleted by hand, and the source edited since: what a binding names is gone, and nothing else gets its name.
+#[test]
+fn an_index_that_is_named_is_not_given_again() {
+    let named = ["crp-1-snapshot", "crp-0-snapshot", "crp-9-0", "other-7-snapshot", ""];
+    let above = greatest_index(&crp(), named);
+    assert_eq!(above, Some(1));
+    let rules = Rules {
+        at_once: true,
+        above,
+        ..rules()
+    };
+    assert_eq!(planned(&[object(10)], rules, &[], 0).create[0].name, "crp-2-snapshot");
+    let existing = stored(&planned(&[object(10)], self::rules(), &[], 0), &[], 0);
+    assert_eq!(planned(&[object(11)], rules, &existing, 0).index, 2);
+    assert_eq!(
+        planned(&[object(10)], rules, &existing, 0),
+        Changes::default(),
+        "it is there"
+    );
+    assert_eq!(greatest_index(&crp(), []), None);
 }

@@ -141,6 +141,31 @@ fn a_request_that_a_user_made_before_counts() {
     assert_eq!(hub.written(), "status; accept run-before-s; write a; stamp a; status");
 }
 
+/// The stage says `Progressing=False` from the request for the approval on; what counts is when its cluster was done.
+#[test]
+fn a_wait_after_an_approval_counts_from_the_last_success_too() {
+    let mut hub = hub(approval(), json!([{ "type": "TimedWait", "waitTime": "1h" }]));
+    hub.had("a", "1");
+    hub.settle();
+    assert_eq!(hub.stage(0), "Progressing=False StageUpdatingWaiting | a: ");
+    hub.now = 100;
+    hub.approve("run-before-s", 1);
+    hub.settle();
+    assert_eq!(
+        hub.stage(0),
+        "Progressing=False StageUpdatingWaiting | a: Started, Succeeded"
+    );
+    assert_eq!(
+        hub.run.status.stages_status[0].conditions[0].last_transition_time.0,
+        at(0)
+    );
+    assert_eq!(hub.look_again, Some(at(3700)));
+    hub.later(3599);
+    assert!(hub.stage(0).starts_with("Progressing=False StageUpdatingWaiting"));
+    hub.later(1);
+    assert_eq!(hub.said()[2], "Succeeded=True UpdateRunSucceeded");
+}
+
 #[test]
 fn a_wait_counts_from_the_last_success_and_the_approval_is_asked_for_at_once() {
     let tasks = json!([{ "type": "TimedWait", "waitTime": "1h" }, { "type": "Approval" }]);

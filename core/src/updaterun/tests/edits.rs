@@ -10,8 +10,14 @@ const USER: &str = "failed to process the request due to a client error";
 
 #[track_caller]
 fn ends(edit: impl Fn(&mut Hub), text: &str) {
+    ends_of(&json!({ "placementType": "PickN" }), Some("2"), edit, text);
+}
+
+/// With this policy to begin with, which picks `a` and `b`.
+#[track_caller]
+fn ends_of(policy: &serde_json::Value, number: Option<&str>, edit: impl Fn(&mut Hub), text: &str) {
     let mut hub = Hub::new(&["a", "b"]);
-    hub.set_policy(json!({ "placementType": "PickN" }), Some("2"));
+    hub.set_policy(policy.clone(), number);
     hub.settle();
     let (before, stage) = (hub.clone(), hub.stage(0));
     edit(&mut hub);
@@ -101,6 +107,17 @@ fn an_edited_strategy_or_policy_ends_the_run() {
         |hub| hub.set_policy(json!({ "placementType": "PickN" }), Some("3")),
         &format!("{ABORT}: the cluster count initialized in the updateRun is outdated, latest: 3, recorded: 2"),
     );
+    let fixed = |clusters: &[&str]| json!({ "placementType": "PickFixed", "clusterNames": clusters });
+    for (clusters, count) in [(vec!["a"], 1), (vec!["a", "b", "c"], 3)] {
+        ends_of(
+            &fixed(&["a", "b", "a"]),
+            None,
+            |hub| hub.set_policy(fixed(&clusters), None),
+            &format!(
+                "{ABORT}: the cluster count initialized in the updateRun is outdated, latest: {count}, recorded: 2"
+            ),
+        );
+    }
     ends(
         |hub| hub.policies.clear(),
         &format!("{VALID}: no latest policy snapshot found for placement /web"),

@@ -41,6 +41,12 @@ fn a_run_goes_through_its_stages_and_succeeds() {
         hub.stage(2),
         "Progressing=False StageUpdatingSucceeded, Succeeded=True StageUpdatingSucceeded"
     );
+    let deletion = hub.run.status.deletion_stage_status.as_ref().unwrap();
+    assert!(deletion.clusters.is_empty() && deletion.start_time.is_some());
+    assert_eq!(
+        deletion.end_time, deletion.start_time,
+        "nothing to delete: it has both times"
+    );
     assert_eq!(hub.written(), "status; status");
     assert_eq!(
         hub.told(),
@@ -418,23 +424,76 @@ fn every_condition_carries_the_generation_of_the_last_write() {
     assert!(hub.every_condition().iter().all(|c| c.observed_generation == Some(4)));
 }
 
-#[test]
-fn an_earlier_run_is_not_blamed_for_what_somebody_edits_by_hand() {
+/// A run that has found on `a` what it wanted, signed by the one before, and that one.
+fn found_there() -> Hub {
     let mut hub = Hub::new(&["a"]);
     hub.had("a", "1");
     hub.unavailable("a");
+    let mut before = Hub::new(&[]).run;
+    before.metadata.name = Some("before".into());
+    before.metadata.uid = Some("before-uid".into());
+    before.status.resource_snapshot_index_used = "1".into();
+    let list = &mut before.status.conditions;
+    conditions::set(
+        list,
+        &fleet_api::conditions::update_run::Initialized::Succeeded,
+        1,
+        at(0),
+    );
+    conditions::set(list, &fleet_api::conditions::update_run::Succeeded::Succeeded, 1, at(5));
+    hub.others.push(before);
     hub.now = 10;
     hub.settle();
-    // The run has found there what it wanted, signed by the one before.
     assert_eq!(hub.written(), "status; status");
     assert_eq!(hub.stage(0), "Progressing=True StageUpdatingStarted | a: Started");
+    hub.told();
+    hub
+}
+
+/// Somebody gives `a` another snapshot; whether it is stamped for that before the run looks.
+fn edit(hub: &mut Hub, stamped: bool) {
+    let now = at(hub.now + 10);
     let binding = hub.binding("a");
     binding.spec.resource_snapshot_name = "web-2-snapshot".into();
     binding.touch();
-    hub.told();
+    if stamped {
+        let view = hub.view_bindings();
+        let stamp = crate::updaterun::restamp("web", &view[0], now).unwrap();
+        assert!(stamp.message.ends_with("updateRun: before"), "{stamp:?}");
+        assert_eq!(stamp.last_transition_time.0, now);
+        conditions::replace(&mut hub.binding("a").status.conditions, stamp);
+    }
     hub.later(10);
+}
+
+#[test]
+fn an_earlier_run_is_not_blamed_for_what_somebody_edits_by_hand() {
+    let by_hand = "Warning UpdateRunPreempted: Cluster a in stage all was given other content (resourceSnapshotIndex 2), not \
+                   by an update run";
+    for (stamped, run_is_there) in [(false, true), (false, false), (true, true)] {
+        let mut hub = found_there();
+        if !run_is_there {
+            hub.others.clear();
+        }
+        edit(&mut hub, stamped);
+        let told = hub.told();
+        assert!(
+            told.iter().any(|line| line == by_hand),
+            "{stamped} {run_is_there}: {told:?}"
+        );
+    }
+    // It had ended before this one began, whatever it has in store.
+    let mut hub = found_there();
+    hub.others[0].status.resource_snapshot_index_used = "2".into();
+    edit(&mut hub, true);
     let told = hub.told();
-    let text = "Warning UpdateRunPreempted: Cluster a in stage all was given other content (resourceSnapshotIndex 2), not by \
-                an update run";
-    assert!(told.iter().any(|line| line == text), "{told:?}");
+    assert!(told.iter().any(|line| line == by_hand), "{told:?}");
+    // It goes on, and has this in store: it may well have done it.
+    let mut hub = found_there();
+    hub.others[0].status.resource_snapshot_index_used = "2".into();
+    conditions::remove(&mut hub.others[0].status.conditions, "Succeeded");
+    edit(&mut hub, true);
+    let told = hub.told();
+    let taken = "was taken over by update run before (resourceSnapshotIndex 2)";
+    assert!(told.iter().any(|line| line.ends_with(taken)), "{told:?}");
 }

@@ -322,6 +322,16 @@ fn the_snapshot_must_be_there() {
     let mut hub = Hub::new(&["a"]);
     hub.run.spec.resource_snapshot_index.clear();
     assert_eq!(hub.planning().plan, Plan::TakeSnapshot);
+    // Parts may still come.
+    let mut hub = Hub::new(&["a"]);
+    hub.incomplete = Some("two parts are missing".into());
+    let mut comes = hub.clone();
+    fails(hub, true, &format!("{VALID}: two parts are missing"), has);
+    comes.settle();
+    assert_eq!(comes.said(), Vec::<String>::new());
+    comes.incomplete = None;
+    comes.settle();
+    assert_eq!(comes.said()[0], "Initialized=True UpdateRunInitializedSuccessfully");
 }
 
 #[test]

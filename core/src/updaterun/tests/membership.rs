@@ -1,6 +1,6 @@
 //! The plan is pinned: members that join, leave or change cannot break a run.
 
-use fleet_api::placement::BindingState;
+use fleet_api::placement::{BindingState, UpdateRunState};
 use serde_json::json;
 
 use super::hub::{Hub, strategy};
@@ -87,6 +87,82 @@ fn a_cluster_that_left_before_its_turn_is_skipped_at_its_turn() {
     hub.settle();
     assert!(hub.told()[0].ends_with("left to the next run: b"));
     assert!(hub.stage(0).contains("b: SkippedNotSelected"));
+}
+
+#[test]
+fn a_cluster_may_leave_and_be_back_while_its_stage_waits_for_an_approval() {
+    for (back, ends) in [
+        (false, "a: SkippedNotSelected | b: Started"),
+        (true, "a: Started | b: "),
+    ] {
+        let mut hub = Hub::new(&["a", "b"]);
+        let tasks = json!([{ "type": "Approval" }]);
+        hub.strategy = Some(strategy(
+            json!([{ "name": "s", "labelSelector": {}, "beforeStageTasks": tasks }]),
+        ));
+        hub.settle().written();
+        hub.remove_binding("a");
+        hub.settle();
+        if back {
+            hub.pick("a");
+            hub.settle();
+        }
+        assert_eq!(hub.written(), "", "it goes on waiting");
+        assert_eq!(hub.stage(0), "Progressing=False StageUpdatingWaiting | a:  | b: ");
+        hub.approve("run-before-s", 1);
+        hub.settle();
+        assert!(hub.stage(0).ends_with(ends), "{}", hub.stage(0));
+    }
+}
+
+#[test]
+fn a_cluster_that_is_gone_does_not_keep_a_run_from_stopping() {
+    let mut hub = Hub::new(&["a", "b"]);
+    hub.settle();
+    hub.set_state(UpdateRunState::Stop);
+    hub.settle();
+    assert_eq!(hub.said()[1], "Progressing=Unknown UpdateRunStopping");
+    hub.remove_binding("a");
+    hub.settle();
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunStopped");
+    assert!(hub.stage(0).ends_with("a: Started, SkippedNotSelected | b: "));
+    // Back meanwhile, it waits for the next run.
+    hub.pick("a");
+    hub.set_state(UpdateRunState::Run);
+    hub.settle();
+    assert!(hub.stage(0).ends_with("a: Started, SkippedNotSelected | b: Started"));
+    assert_eq!(hub.binding("a").spec.state, BindingState::Scheduled);
+}
+
+#[test]
+fn a_cluster_to_be_left_may_be_gone_or_back_before_its_stage_and_while_stopping() {
+    for (stopping, back, ends) in [
+        (false, false, "z: Started, Succeeded"),
+        (false, true, "z: SkippedSelected"),
+        (true, false, "z: Started, Succeeded"),
+        (true, true, "z: SkippedSelected"),
+    ] {
+        let mut hub = Hub::new(&["a", "z"]);
+        hub.unschedule("z");
+        hub.settle();
+        hub.available("a");
+        if stopping {
+            // Up to the end of the stage before, and no further.
+            hub.pass();
+            hub.set_state(UpdateRunState::Stop);
+            hub.settle();
+            assert_eq!(hub.stage(1), "Progressing=False StageUpdatingStopped | z: ");
+        }
+        hub.remove_binding("z");
+        if back {
+            hub.pick("z");
+        }
+        hub.set_state(UpdateRunState::Run);
+        hub.settle();
+        assert!(hub.stage(1).ends_with(ends), "{stopping} {back}: {}", hub.stage(1));
+        assert!(!hub.written().contains("delete"), "{stopping} {back}");
+        assert_eq!(hub.said()[2], "Succeeded=True UpdateRunSucceeded");
+    }
 }
 
 #[test]

@@ -220,6 +220,44 @@ fn stop_halts_it_and_run_goes_on() {
 }
 
 #[test]
+fn a_stop_of_it_ends_at_the_threshold_and_names_who_does_not_work_yet() {
+    for (deadline, ends) in [("10m", 300), ("60s", 60)] {
+        let mut hub = hub();
+        hub.set("cluster-deadline", deadline);
+        to_stage_two(&mut hub);
+        hub.set("rollback", "Requested");
+        hub.settle();
+        assert_eq!(hub.said()[1], "Progressing=True UpdateRunRollingBack");
+        hub.available("d");
+        hub.unavailable("c");
+        hub.set_state(UpdateRunState::Stop);
+        hub.settle().told();
+        hub.later(ends - 1);
+        assert_eq!(hub.said()[1], "Progressing=Unknown UpdateRunStopping", "{deadline}");
+        hub.later(1);
+        assert_eq!(hub.said()[1], "Progressing=False UpdateRunStopped", "{deadline}");
+        assert_eq!(
+            hub.told(),
+            [
+                "Warning UpdateRunStuck: The update run was stopped with clusters that do not work yet with what they had \
+                 before; c (binding web-c-003): Available=False NotAllWorkAreAvailable",
+                "Normal UpdateRunStopped: The update run has been stopped",
+            ],
+            "{deadline}"
+        );
+        // With its own deadline it waits on when it goes on.
+        hub.available("c");
+        hub.set_state(UpdateRunState::Run);
+        hub.settle();
+        assert_eq!(
+            hub.message("Progressing"),
+            "The update run is rolling back, 2 of 4 cluster(s) restored",
+            "{deadline}"
+        );
+    }
+}
+
+#[test]
 fn the_breaker_trips_while_stopping_and_the_rollback_waits_for_run() {
     let mut hub = hub();
     to_stage_two(&mut hub);

@@ -195,9 +195,19 @@ fn clusters_that_are_not_healthy_at_their_turn_are_skipped_if_asked() {
         hub.stage(0),
         "Progressing=True StageUpdatingStarted | a: Started, Succeeded | b: SkippedUnhealthy | c: Started"
     );
-    assert!(hub.told().iter().any(|line| {
-        line == "Normal UpdateRunClusterSkipped: Cluster b in stage all: Cluster skipped because it is not healthy"
-    }));
+    hub.available("c");
+    hub.settle();
+    assert_eq!(
+        hub.told(),
+        [
+            "Normal UpdateRunInitializedSuccessfully: The UpdateRun initialized successfully",
+            "Normal StageUpdatingStarted: Stage all: Clusters in the stage started updating",
+            "Normal UpdateRunClusterSkipped: Cluster b in stage all: Cluster skipped because it is not healthy",
+            "Normal StageUpdatingSucceeded: Stage all: Stage update completed successfully",
+            "Normal StageUpdatingSucceeded: Stage kubernetes-fleet.io/deleteStage: Stage update completed successfully",
+            "Normal UpdateRunSucceeded: All stages are completed successfully",
+        ]
+    );
     let mut hub = Hub::new(&["a"]);
     hub.sick.insert("a".to_owned());
     hub.set("unhealthy-clusters", "Wait");

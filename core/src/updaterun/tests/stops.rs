@@ -154,3 +154,46 @@ fn the_deletion_stage_stops_without_deleting() {
     hub.settle();
     assert_eq!(hub.said()[2], "Succeeded=True UpdateRunSucceeded");
 }
+
+#[test]
+fn a_stop_waits_for_a_cluster_that_works_no_longer_than_the_threshold() {
+    let mut hub = Hub::new(&["a", "b"]);
+    hub.set("min-success-time", "1h");
+    hub.settle();
+    hub.available("a");
+    hub.later(310);
+    assert_eq!(
+        hub.said()[1],
+        "Progressing=True UpdateRunProgressing",
+        "it works: it is not stuck"
+    );
+    let mut at_once = hub.clone();
+    at_once.set_state(Stop);
+    at_once.settle();
+    assert_eq!(at_once.said()[1], "Progressing=False UpdateRunStopped");
+    let mut hub = Hub::new(&["a", "b"]);
+    hub.set("min-success-time", "1h");
+    hub.settle();
+    hub.available("a");
+    hub.set_state(Stop);
+    hub.settle().told();
+    assert_eq!(hub.said()[1], "Progressing=Unknown UpdateRunStopping");
+    assert_eq!(hub.look_again, Some(at(300)));
+    hub.later(300);
+    assert_eq!(hub.said()[1], "Progressing=False UpdateRunStopped");
+    let stage = &hub.run.status.stages_status[0].conditions[0];
+    assert!(stage.message.ends_with("; still updating: a"), "{}", stage.message);
+    let told = hub.told();
+    assert!(
+        told[0].ends_with("a (binding web-a-001): available, for too short a time"),
+        "{told:?}"
+    );
+    // It goes on with it, and its time has counted all along.
+    hub.set_state(Run);
+    hub.later(3300);
+    assert!(
+        hub.stage(0).contains("a: Started, Succeeded | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
+}

@@ -284,3 +284,55 @@ async fn what_a_run_has_frozen_is_kept_until_its_plan_names_it() {
     hub.api.delete("clusterstagedupdateruns", "next");
     assert_eq!(freeze("three").await, ["crp-2-snapshot"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_version_made_after_one_that_somebody_deleted_goes_stage_by_stage() {
+    let hub = Hub::with_run().await;
+    hub.finish().await;
+    hub.api.delete("clusterresourcesnapshots", "crp-0-snapshot");
+    hub.api.put("/api/v1/namespaces/app/configmaps", config_map("two"));
+    let hub = Hub::start(hub.api.clone()).await;
+    let spec = json!({ "placementName": "crp", "stagedRolloutStrategyName": "strategy", "state": "Run" });
+    let next = json!({ "metadata": { "name": "next" }, "spec": spec });
+    hub.api.put("clusterstagedupdateruns", next);
+    hub.sync();
+    let has_two = |hub: &Hub| {
+        let works = hub.api.all("works").0;
+        works
+            .iter()
+            .filter(|work| work["spec"].to_string().contains("\"two\""))
+            .count()
+    };
+    for _ in 0..20 {
+        let before = has_two(&hub);
+        _ = updaterun::pass(&hub.updates, &Key::cluster("next")).await;
+        // One at a time is under way: that is looked at there.
+        hub.go().await;
+        assert!(has_two(&hub) <= before + 1, "several clusters get it together");
+    }
+    assert_eq!(has_two(&hub), 3);
+    for cluster in CLUSTERS {
+        let binding = hub.binding(cluster);
+        assert_eq!(binding.spec.resource_snapshot_name, "crp-1-snapshot", "{cluster}");
+        let signed = &binding.metadata.annotations.as_ref().unwrap()[annotations::UPDATE_RUN];
+        assert!(signed.starts_with("next/"), "{signed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_an_index_takes_the_latest_version_if_nothing_has_changed() {
+    let hub = Hub::with_run().await;
+    hub.finish().await;
+    let spec = json!({ "placementName": "crp", "stagedRolloutStrategyName": "strategy", "state": "Run" });
+    let next = json!({ "metadata": { "name": "next" }, "spec": spec });
+    hub.api.put("clusterstagedupdateruns", next);
+    hub.sync();
+    for _ in 0..3 {
+        _ = updaterun::pass(&hub.updates, &Key::cluster("next")).await;
+        hub.sync();
+    }
+    let run = hub.api.get("clusterstagedupdateruns", "next").unwrap();
+    assert_eq!(run["status"]["resourceSnapshotIndexUsed"], "0", "{run}");
+    // Every cluster had it: nothing was started anew, and there is one version.
+    hub.check_end();
+}

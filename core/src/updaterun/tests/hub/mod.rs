@@ -69,6 +69,8 @@ pub(super) struct Hub {
     pub(super) strategy: Option<UpdateStrategySpec>,
     /// Indexes of snapshot groups, with the UID of their placement; none for a group without master.
     pub(super) snapshots: BTreeMap<String, Option<String>>,
+    /// What is said of the group while it has not all its parts.
+    pub(super) incomplete: Option<String>,
     pub(super) overrides: BTreeMap<String, Result<Lists, String>>,
     pub(super) approvals: Vec<Object<ApprovalRequestSpec, ApprovalRequestStatus>>,
     pub(super) refused: Refused,
@@ -76,6 +78,8 @@ pub(super) struct Hub {
     pub(super) settings: BTreeMap<String, String>,
     /// The run that this one is to try again.
     pub(super) retried: Option<RunObject>,
+    /// The placement's other runs.
+    pub(super) others: Vec<RunObject>,
     /// Clusters that are not healthy.
     pub(super) sick: BTreeSet<String>,
     /// Windows of clusters.
@@ -135,11 +139,13 @@ impl Hub {
             members: BTreeMap::new(),
             strategy: Some(strategy(json!([{ "name": "all", "labelSelector": {} }]))),
             snapshots: [("1".to_owned(), Some("placement-uid".to_owned()))].into(),
+            incomplete: None,
             overrides: BTreeMap::new(),
             approvals: Vec::new(),
             refused: Refused::default(),
             settings: BTreeMap::new(),
             retried: None,
+            others: Vec::new(),
             sick: BTreeSet::new(),
             windows: BTreeMap::new(),
             gates: Vec::new(),

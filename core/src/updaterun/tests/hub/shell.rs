@@ -67,6 +67,9 @@ impl Hub {
             None => self.run.spec.resource_snapshot_index.as_str(),
         };
         let snapshot = match self.snapshots.get_key_value(asked) {
+            Some(_) if self.incomplete.is_some() => {
+                Snapshot::Incomplete(self.incomplete.as_deref().unwrap_or_default())
+            }
             Some((index, master)) => Snapshot::Group {
                 index,
                 hash: master.as_ref().map(|_| "c0ffee"),
@@ -137,6 +140,10 @@ impl Hub {
             })
             .collect();
         let recorded = self.snapshots.get(&self.run.status.resource_snapshot_index_used);
+        let others = self.others.iter();
+        let others: Vec<_> = others
+            .map(|run| Run::of(&run.metadata, &run.spec, Some(&run.status)))
+            .collect();
         let world = World {
             placement: self.placement.as_ref().map(|p| Placement::of(&p.metadata, &p.spec)),
             policies: &policies,
@@ -148,6 +155,7 @@ impl Hub {
                     .map(String::as_str),
                 placement_uid: owner.as_deref(),
             }),
+            runs: &others,
             approvals: &approvals,
             clusters: &clusters,
             gates: &self.gates,
@@ -192,7 +200,7 @@ impl Hub {
             .collect()
     }
 
-    pub(super) fn view_bindings(&self) -> Vec<Binding<'_>> {
+    pub(in super::super) fn view_bindings(&self) -> Vec<Binding<'_>> {
         let bindings = self.bindings.iter();
         bindings
             .map(|b| Binding::of(&b.metadata, &b.spec, Some(&b.status)))

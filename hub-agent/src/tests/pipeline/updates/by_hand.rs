@@ -1,5 +1,7 @@
 //! Somebody else writes to a run: that is looked at, what the run itself has written is not.
 
+use fleet_api::placement::{BindingStatus, StageStatus};
+
 use super::*;
 
 impl Hub {
@@ -81,4 +83,71 @@ async fn a_finished_run_is_not_repaired() {
     let touched: Vec<_> = hub.api.writes().into_iter().filter(|w| w.contains("runs")).collect();
     assert_eq!(touched, Vec::<String>::new());
     assert_eq!(hub.run_status(), forged);
+}
+
+/// One thing that is changed about a run's placement.
+fn touch(hub: &Hub, what: &str) {
+    let note = |name: &str| json!({ "metadata": { "name": name, "annotations": { "example.com/touched": what } } });
+    let binding = || hub.binding("b").metadata.name.clone().unwrap();
+    match what {
+        "a binding" => {
+            let seen = json!({ "clusterName": "b", "selected": true, "reason": "again" });
+            let edited = json!({ "metadata": { "name": binding() }, "spec": { "clusterDecision": seen } });
+            hub.api.put("clusterresourcebindings", edited);
+        }
+        "a binding is gone" => hub.api.delete("clusterresourcebindings", &binding()),
+        "a binding, before it is stored" => {
+            let (placement, binding) = (Key::cluster("crp"), Key::cluster(binding()));
+            _ = hub.ctx.signals.say(&placement, &binding, 7, BindingStatus::default());
+        }
+        "the placement" => {
+            let edited = json!({ "metadata": { "name": "crp" }, "spec": { "revisionHistoryLimit": 7 } });
+            hub.api.put("clusterresourceplacements", edited);
+        }
+        "the policy snapshot" => hub.api.put("clusterschedulingpolicysnapshots", note("crp-0")),
+        "the resource snapshot" => hub.api.put("clusterresourcesnapshots", note("crp-0-snapshot")),
+        _ => hub.api.put("clusterstagedupdatestrategies", note("strategy")),
+    }
+    hub.sync();
+}
+
+const TOUCHED: [&str; 6] = [
+    "a binding",
+    "a binding, before it is stored",
+    "the placement",
+    "the policy snapshot",
+    "the resource snapshot",
+    "a binding is gone",
+];
+
+/// What each change wakes, one after the other.
+async fn woken(hub: &Hub, changes: &[&str]) -> Vec<usize> {
+    let feeding = tokio::spawn({
+        let updates = hub.updates.clone();
+        async move { updaterun::feed(&updates).await }
+    });
+    hub.awake().await;
+    let mut seen = Vec::new();
+    for what in changes {
+        touch(hub, what);
+        seen.push(hub.awake().await);
+    }
+    feeding.abort();
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_run_is_decided_from_wakes_it_until_it_has_ended() {
+    let hub = Hub::with_run().await;
+    let has_begun = |stage: &StageStatus| stage.start_time.is_some();
+    while !hub.run_status().stages_status.iter().any(has_begun) {
+        hub.go().await;
+    }
+    assert_eq!(woken(&hub, &TOUCHED).await, [1; 6], "{TOUCHED:?}");
+    // A run reads its strategy once.
+    assert_eq!(woken(&hub, &["the strategy"]).await, [0]);
+    let hub = Hub::with_run().await;
+    assert_eq!(woken(&hub, &["the strategy"]).await, [1], "it has no plan yet");
+    hub.finish().await;
+    assert_eq!(woken(&hub, &TOUCHED).await, [0; 6], "it has ended: {TOUCHED:?}");
 }
