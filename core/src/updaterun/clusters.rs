@@ -147,15 +147,14 @@ fn judge(
         Progress::Gone => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
         Progress::Done => {
             let settles = binding.and_then(|b| pass.settles(&cluster.cluster_name, b, wish.done(), since));
+            let obstacle = format!("{}=True for too short a time", wish.done());
             match settles {
                 None => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
-                // It cannot be stuck: it works.
-                Some(_) => flight.add(
-                    place,
-                    &cluster.cluster_name,
-                    None,
-                    "available, for too short a time".to_owned(),
-                ),
+                Some(_) => match pass.is_settling_late(&cluster.cluster_name, since, &obstacle) {
+                    Some(failed) => cluster.end(pass.pen, &failed),
+                    // It cannot be stuck: it works.
+                    None => flight.add(place, &cluster.cluster_name, None, obstacle),
+                },
             }
         }
         Progress::Busy(obstacle) => {
@@ -170,11 +169,18 @@ fn judge(
                 let put = wish.stamp_again(binding, since);
                 write(pass, binding, put);
             }
-            let (obstacle, since) = (
-                "RolloutStarted is written again".to_owned(),
-                pass.since(&cluster.cluster_name, since),
-            );
-            flight.add(place, &cluster.cluster_name, Some(since), obstacle);
+            let since = pass.since(&cluster.cluster_name, since);
+            // One that is written says in a moment how it fares.
+            let refused = binding.is_some_and(|binding| pass.is_refused(binding));
+            let obstacle = if refused {
+                "RolloutStarted cannot be written"
+            } else {
+                "RolloutStarted is written again"
+            };
+            match refused.then(|| pass.is_late(since, obstacle)).flatten() {
+                Some(failed) => cluster.end(pass.pen, &failed),
+                None => flight.add(place, &cluster.cluster_name, Some(since), obstacle.to_owned()),
+            }
         }
         Progress::Preempted => {
             let abort = Abort::Preempted {
