@@ -2,7 +2,7 @@
 
 use fleet_api::annotations::ROLLOUT;
 use fleet_api::conditions::update_run::{Abort, Succeeded};
-use fleet_api::conditions::{self, Status, Words as _};
+use fleet_api::conditions::{self, Status};
 use fleet_api::names;
 use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunOptions, UpdateRunStatus};
 
