@@ -23,6 +23,11 @@ pub(super) fn tell_unreadable(ctx: &Context, key: &Key, member: &MemberCluster) 
     }
     ctx.remember(key, |seen| seen.window.clone_from(&wrong));
     if let Some(why) = wrong {
-        record(&ctx.events, Scope::Cluster, member, &MemberClusterEvent::WindowUnreadable { why });
+        record(
+            &ctx.events,
+            Scope::Cluster,
+            member,
+            &MemberClusterEvent::WindowUnreadable { why },
+        );
     }
 }

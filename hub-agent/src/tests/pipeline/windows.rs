@@ -9,7 +9,11 @@ const MEMBERS: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1/memberclusters"
 /// A window that opens in an hour or two.
 fn shut() -> Value {
     let hour = Clock::system().now().as_second() / 3600;
-    json!(format!("Mon-Sun {:02}:00-{:02}:00 UTC", (hour + 2) % 24, (hour + 3) % 24))
+    json!(format!(
+        "Mon-Sun {:02}:00-{:02}:00 UTC",
+        (hour + 2) % 24,
+        (hour + 3) % 24
+    ))
 }
 
 /// A placement that is available everywhere; `b` is closed.
@@ -26,15 +30,19 @@ async fn closed() -> Hub {
 impl Hub {
     fn window(&self, cluster: &str, window: Value) {
         let annotation = json!({ annotations::WINDOW: window });
-        self.api
-            .put(MEMBERS, json!({ "metadata": { "name": cluster, "annotations": annotation } }));
+        self.api.put(
+            MEMBERS,
+            json!({ "metadata": { "name": cluster, "annotations": annotation } }),
+        );
         self.sync();
     }
 
     /// What the placement's user wants now.
     fn edit_placement(&self, spec: Value) {
-        self.api
-            .put("clusterresourceplacements", json!({ "metadata": { "name": "crp" }, "spec": spec }));
+        self.api.put(
+            "clusterresourceplacements",
+            json!({ "metadata": { "name": "crp" }, "spec": spec }),
+        );
         self.sync();
     }
 
@@ -75,7 +83,11 @@ async fn a_closed_cluster_says_until_when_it_waits_and_an_edit_of_its_window_wak
     hub.settle().await;
     hub.report();
     hub.settle().await;
-    for (cluster, snapshot) in [("a", "crp-1-snapshot"), ("b", "crp-0-snapshot"), ("c", "crp-1-snapshot")] {
+    for (cluster, snapshot) in [
+        ("a", "crp-1-snapshot"),
+        ("b", "crp-0-snapshot"),
+        ("c", "crp-1-snapshot"),
+    ] {
         assert_eq!(hub.content(cluster), having("ClientSideApply", snapshot), "{cluster}");
     }
     hub.is_held_for_its_window("b");
@@ -110,12 +122,19 @@ async fn an_edit_of_the_apply_strategy_waits_for_the_window_too() {
     hub.edit_placement(json!({ "strategy": { "applyStrategy": { "type": "ServerSideApply" } } }));
     hub.settle().await;
     for cluster in ["a", "c"] {
-        assert_eq!(hub.content(cluster), having("ServerSideApply", "crp-0-snapshot"), "{cluster}");
+        assert_eq!(
+            hub.content(cluster),
+            having("ServerSideApply", "crp-0-snapshot"),
+            "{cluster}"
+        );
     }
     assert_eq!(hub.content("b"), having("ClientSideApply", "crp-0-snapshot"));
     hub.is_held_for_its_window("b");
     let works = hub.api.all("works").0;
-    let of_b = works.iter().find(|work| work["metadata"]["namespace"] == "fleet-member-b").unwrap();
+    let of_b = works
+        .iter()
+        .find(|work| work["metadata"]["namespace"] == "fleet-member-b")
+        .unwrap();
     assert_eq!(of_b["spec"]["applyStrategy"]["type"], "ClientSideApply");
     hub.window("b", Value::Null);
     hub.settle().await;
