@@ -272,7 +272,10 @@ fn decide(member: &Member, clash: Option<&Blocked>, purse: &mut Purse<'_>) -> Op
     match member.state {
         State::Unscheduled => Some(match clash {
             Some(clash) => Action::Keep(clash.clone()),
-            None if member.holds_content && member.cluster_exists && let Some(closed) = &member.closed => {
+            None if member.holds_content
+                && member.cluster_exists
+                && let Some(closed) = &member.closed =>
+            {
                 Action::Keep(Blocked::Window(closed.why.clone()))
             }
             None if free => Action::Remove(Cost::Nothing),
@@ -280,7 +283,10 @@ fn decide(member: &Member, clash: Option<&Blocked>, purse: &mut Purse<'_>) -> Op
             None => Action::Keep(Blocked::MaxUnavailable(purse.waiting.clone())),
         }),
         State::Bound => match (&member.content, clash) {
-            (Content::Current, _) if member.strategy_differs && let Some(closed) = &member.closed => {
+            (Content::Current, _)
+                if member.strategy_differs
+                    && let Some(closed) = &member.closed =>
+            {
                 Some(Action::Hold(Blocked::Window(closed.why.clone())))
             }
             (Content::Current, _) => (member.started != Some(true)).then_some(Action::Restamp),

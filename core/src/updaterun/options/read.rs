@@ -138,7 +138,9 @@ fn check_times(options: &UpdateRunOptions) -> Result<(), String> {
     if duration(settles)? < positive(deadline)? {
         return Ok(());
     }
-    Err(format!("{settles:?} is not less than cluster-deadline, {deadline:?}: every cluster would fail"))
+    Err(format!(
+        "{settles:?} is not less than cluster-deadline, {deadline:?}: every cluster would fail"
+    ))
 }
 
 fn unknown() -> String {

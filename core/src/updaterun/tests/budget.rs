@@ -137,7 +137,11 @@ fn a_cluster_that_has_not_worked_for_long_enough_by_its_deadline_has_failed() {
     hub.settle();
     assert_eq!(hub.look_again, Some(at(90)));
     hub.later(40);
-    assert!(hub.stage(0).ends_with("a: Started, Failed | b: Started"), "{}", hub.stage(0));
+    assert!(
+        hub.stage(0).ends_with("a: Started, Failed | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
     assert_eq!(
         outcome(&hub, 0),
         "the cluster did not become available within 1m30s: Available=True for too short a time"
@@ -151,7 +155,11 @@ fn a_cluster_that_has_not_worked_for_long_enough_by_its_deadline_has_failed() {
     hub.later(599);
     assert!(hub.stage(0).ends_with("a: Started | b: "), "{}", hub.stage(0));
     hub.later(1);
-    assert!(hub.stage(0).ends_with("a: Started, Succeeded | b: Started"), "{}", hub.stage(0));
+    assert!(
+        hub.stage(0).ends_with("a: Started, Succeeded | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
 }
 
 #[test]
@@ -166,7 +174,11 @@ fn a_cluster_whose_binding_cannot_be_stamped_again_is_late_too() {
     hub.settle();
     assert_eq!(hub.look_again, Some(at(60)));
     hub.later(60);
-    assert!(hub.stage(0).ends_with("a: Started, Failed | b: Started"), "{}", hub.stage(0));
+    assert!(
+        hub.stage(0).ends_with("a: Started, Failed | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
     assert_eq!(
         outcome(&hub, 0),
         "the cluster did not become available within 1m: RolloutStarted cannot be written"

@@ -235,7 +235,11 @@ fn with_a_way_back() -> Hub {
     hub.settle();
     hub.available("a");
     hub.settle();
-    assert!(hub.stage(0).ends_with("a: Started, Succeeded | b: Started"), "{}", hub.stage(0));
+    assert!(
+        hub.stage(0).ends_with("a: Started, Succeeded | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
     hub
 }
 
@@ -272,8 +276,15 @@ fn a_retry_of_a_run_that_was_rolled_back_has_all_that_it_took_back() {
     partly.placement = None;
     partly.settle();
     partly.later(20);
-    for (first, end) in [(whole, "; rolled back 2 of 2 cluster(s)"), (partly, "parent placement not found")] {
-        assert!(first.message("Succeeded").ends_with(end), "{}", first.message("Succeeded"));
+    for (first, end) in [
+        (whole, "; rolled back 2 of 2 cluster(s)"),
+        (partly, "parent placement not found"),
+    ] {
+        assert!(
+            first.message("Succeeded").ends_with(end),
+            "{}",
+            first.message("Succeeded")
+        );
         let mut hub = again(&first);
         hub.place("placement-uid");
         hub.settle();

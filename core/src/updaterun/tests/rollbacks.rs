@@ -259,14 +259,19 @@ fn who_asks_for_what_will_not_be_is_told_so() {
         let found: Vec<_> = lines
             .filter_map(|line| line.strip_prefix("Warning UpdateRunRollbackIgnored: "))
             .collect();
-        found.join(", ").replace("The annotation rollout.kubernetes-fleet.io/rollback is ignored: ", "")
+        found
+            .join(", ")
+            .replace("The annotation rollout.kubernetes-fleet.io/rollback is ignored: ", "")
     };
     // A run without the option takes nothing back.
     let mut hub = Hub::new(&["a"]);
     hub.set("rollback", "Requested");
     hub.settle();
     assert_eq!(hub.said()[1], "Progressing=True UpdateRunProgressing");
-    assert_eq!(ignored(&mut hub), "the run was initialized without on-failure: Rollback");
+    assert_eq!(
+        ignored(&mut hub),
+        "the run was initialized without on-failure: Rollback"
+    );
     assert_eq!(ignored(&mut hub), "", "once");
     // One that has it reads no other word.
     let mut hub = self::hub();

@@ -155,7 +155,10 @@ fn clusters_in_no_stage_fail_the_run_or_are_left_out_or_come_last() {
     ] {
         let mut hub = unassigned(value);
         let said = refusal(&mut hub);
-        assert_eq!(said, format!("some clusters are not placed in any stage, total 3, {why}"));
+        assert_eq!(
+            said,
+            format!("some clusters are not placed in any stage, total 3, {why}")
+        );
         // All of them, however many there are.
         assert_eq!(hub.run.status.options.as_ref().unwrap().unassigned, ["b", "c", "d"]);
         let all = "Normal UpdateRunClustersUnassigned: 3 cluster(s) are in no stage of the strategy: b, c, d";
@@ -164,7 +167,10 @@ fn clusters_in_no_stage_fail_the_run_or_are_left_out_or_come_last() {
     let mut hub = unassigned("Fail");
     hub.run.metadata.annotations = None;
     refusal(&mut hub);
-    assert_eq!(hub.run.status.options, None, "without settings the status is upstream's");
+    assert_eq!(
+        hub.run.status.options, None,
+        "without settings the status is upstream's"
+    );
     for enough in ["Ignore", "Ignore=3", "Ignore=75%"] {
         let mut hub = unassigned(enough);
         hub.settle();
