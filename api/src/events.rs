@@ -87,6 +87,9 @@ events! {
             "reports of {cluster} are written down later: it stores more than {mebibytes} MiB a minute";
         SessionHeldBack { cluster: String, sessions: u32 } => Warning "MemberClusterHeldBack"
             "{cluster} is made to wait: it connects more than {sessions} times a minute";
+        WindowUnreadable { why: String } => Warning "MemberClusterWindowUnreadable"
+            "the annotation rollout.kubernetes-fleet.io/window cannot be read, so the member cluster counts as closed: \
+             {why}";
         ForceDeleted => Warning "MemberClusterForceDeleted"
             "member cluster did not leave in time; its placed resources stay on it";
         /// A hub that was restored from a backup.
@@ -237,6 +240,12 @@ events! {
         ClustersUnassigned { clusters: Vec<String> } => Normal "UpdateRunClustersUnassigned" {
             format!("{} cluster(s) are in no stage of the strategy: {}", clusters.len(), clusters.join(", "))
         };
+        /// Settings that need a failure budget, of a run that has none.
+        NoFailureBudget { without_effect: String } => Warning "UpdateRunNoFailureBudget"
+            "Without rollout.kubernetes-fleet.io/max-failures no cluster ever fails (0 is for none may), so {without_effect}";
+        /// Somebody asks for a rollback, and there will be none.
+        RollbackIgnored { why: String } => Warning "UpdateRunRollbackIgnored"
+            "The annotation rollout.kubernetes-fleet.io/rollback is ignored: {why}";
         /// The condition's text.
         ClusterFailed { cluster: String, stage: String, why: String } => Warning "UpdateRunClusterFailed"
             "Cluster {cluster} in stage {stage}: {why}";

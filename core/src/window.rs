@@ -7,7 +7,7 @@ use std::fmt;
 
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
-use jiff::{Span, Timestamp};
+use jiff::{SignedDuration, Span, Timestamp};
 
 /// More windows than this are a mistake.
 const WINDOWS_MAX: usize = 32;
@@ -16,7 +16,11 @@ const TEXT_MAX: usize = 2048;
 /// A window opens every week; in one week of the year the clock may leave its time out.
 const DAYS_AHEAD: i32 = 16;
 /// How often several windows are asked in turn for a time that suits all. Each turn goes on to another opening.
-const TURNS_MAX: usize = 64;
+const TURNS_MAX: usize = 256;
+/// What does not meet in so many days does not, before some clock is set forward or back.
+const DAYS_ALIKE: SignedDuration = SignedDuration::from_hours(8 * 24);
+/// Within so many days every clock that is set forward and back has been.
+const DAYS_MAX: SignedDuration = SignedDuration::from_hours(400 * 24);
 const MINUTES_OF_A_DAY: i32 = 24 * 60;
 const EXAMPLE: &str = "write it as `Mon-Fri 22:00-04:00 Europe/Zurich`, several separated by `;`";
 
@@ -59,12 +63,19 @@ impl Windows {
     pub fn next_open(&self, at: Timestamp) -> Option<Timestamp> {
         self.0.iter().filter_map(|window| window.next_open(at)).min()
     }
+
+    /// When the first of their clocks is set forward or back after `at`.
+    fn next_step(&self, at: Timestamp) -> Option<Timestamp> {
+        let steps = self.0.iter().filter_map(|window| window.zone.following(at).next());
+        steps.map(|step| step.timestamp()).min()
+    }
 }
 
-/// The first instant from `at` on at which all of these are open; none if there seems to be none.
+/// The first instant from `at` on at which all of these are open; none if there is none for more than a year.
 pub fn next_open<'a>(all: impl IntoIterator<Item = &'a Windows>, at: Timestamp) -> Option<Timestamp> {
     let all: Vec<_> = all.into_iter().collect();
-    let mut instant = at;
+    let end = at.saturating_add(DAYS_MAX).unwrap_or(Timestamp::MAX);
+    let (mut instant, mut alike_since) = (at, at);
     for _ in 0..TURNS_MAX {
         let mut later = instant;
         for windows in &all {
@@ -74,6 +85,13 @@ pub fn next_open<'a>(all: impl IntoIterator<Item = &'a Windows>, at: Timestamp) 
             return Some(instant);
         }
         instant = later;
+        if instant.duration_since(alike_since) > DAYS_ALIKE {
+            alike_since = all.iter().filter_map(|windows| windows.next_step(alike_since)).min()?;
+            instant = instant.max(alike_since);
+        }
+        if instant > end {
+            return None;
+        }
     }
     None
 }
@@ -295,6 +313,29 @@ mod tests {
             next_open([], at("2026-11-21T00:00:00Z")),
             Some(at("2026-11-21T00:00:00Z"))
         );
+    }
+
+    #[test]
+    fn windows_that_meet_only_in_summer_are_waited_for_until_summer() {
+        let (morning, zurich) = (
+            windows("Mon-Sun 06:00-07:00 UTC"),
+            windows("Mon-Sun 08:00-09:00 Europe/Zurich"),
+        );
+        assert_eq!(
+            next_open([&morning, &zurich], at("2026-11-18T12:00:00Z")),
+            Some(at("2027-03-28T06:00:00Z"))
+        );
+        // In the weeks in between New York is an hour nearer.
+        let york = windows("Mon-Sun 03:30-04:00 America/New_York");
+        assert_eq!(
+            next_open([&york, &zurich], at("2026-11-18T12:00:00Z")),
+            Some(at("2027-03-14T07:30:00Z"))
+        );
+        // One after the other, for ever.
+        let next = windows("Mon-Sun 09:00-10:00 Europe/Zurich");
+        assert_eq!(next_open([&next, &zurich], at("2026-11-18T12:00:00Z")), None);
+        let (utc, also) = (windows("Mon-Sun 06:00-07:00 UTC"), windows("Mon 05:00-06:00 UTC"));
+        assert_eq!(next_open([&utc, &also], at("2026-11-18T12:00:00Z")), None);
     }
 
     #[test]

@@ -34,14 +34,20 @@ impl Events {
 
     /// Waits for one of this reason with all of these words; gives all that there are then.
     pub async fn until(&self, reason: &str, words: &[&str]) -> Result<Vec<Event>> {
+        self.until_told(1, reason, words).await
+    }
+
+    /// The same for one that has been told so many times.
+    pub async fn until_told(&self, times: i32, reason: &str, words: &[&str]) -> Result<Vec<Event>> {
         let selector = watcher::Config::default().fields(&self.fields);
-        let what = format!("Event {reason} of {} with {words:?}", self.name);
-        let wanted = |event: &Event| {
+        let what = format!("Event {reason} of {} with {words:?}, {times} time(s)", self.name);
+        let wanted = |event: &&Event| {
             let said = event.message.as_deref().unwrap_or_default();
             event.reason.as_deref() == Some(reason) && words.iter().all(|word| said.contains(word))
         };
         let found = wait::until_list_where(self.api.clone(), selector, &what, |list: &[Event]| {
-            list.iter().any(wanted)
+            let told = list.iter().filter(wanted).map(|event| event.count.unwrap_or(1));
+            told.sum::<i32>() >= times
         })
         .await?;
         Ok(in_order(found))

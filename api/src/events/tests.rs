@@ -326,6 +326,17 @@ fn of_update_runs_with_settings() {
             "Warning UpdateRunSnapshotHasFailed: The resource snapshot web-2-snapshot was taken back by update run r1",
         ),
         (
+            E::NoFailureBudget {
+                without_effect: s("it does nothing"),
+            },
+            "Warning UpdateRunNoFailureBudget: Without rollout.kubernetes-fleet.io/max-failures no cluster ever fails (0 is \
+             for none may), so it does nothing",
+        ),
+        (
+            E::RollbackIgnored { why: s("why") },
+            "Warning UpdateRunRollbackIgnored: The annotation rollout.kubernetes-fleet.io/rollback is ignored: why",
+        ),
+        (
             E::WindowUnreadable {
                 cluster: s("c1"),
                 why: s("why"),

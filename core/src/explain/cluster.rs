@@ -1,5 +1,6 @@
 //! Why a placement is not, or not wholly, on one cluster: from the pick to availability.
 
+use fleet_api::annotations;
 use fleet_api::conditions::Status;
 use fleet_api::conditions::placement::Step as Stage;
 use fleet_api::placement::{ApplyStrategyType, BindingState, BindingStatus};
@@ -10,6 +11,7 @@ use super::fleet::{Binding, Fleet, Placement};
 use super::names::Names;
 use super::names::spoken;
 use super::{drift, manifest, member, orphans, reasons, refusals, rollout, scheduling};
+use crate::window::Windows;
 
 /// Explains a placement on one cluster.
 pub fn placement_on(fleet: &Fleet<'_>, name: &str, cluster: &str) -> Chain {
@@ -97,6 +99,11 @@ fn leaving(fleet: &Fleet<'_>, binding: &Binding<'_>, names: &Names<'_>) -> Step 
             "the placement is being removed from {cluster}",
             "kubectl get works -n fleet-member-{cluster} -l kubernetes-fleet.io/parent-CRP={name}",
         )
+    } else if is_closed(fleet, names.cluster) {
+        (
+            "{cluster} is no longer picked; what is there is removed when its window opens",
+            "kubectl get membercluster {cluster} -o yaml",
+        )
     } else {
         (
             "{cluster} is no longer picked; what is there is removed when the rollout lets it go",
@@ -104,6 +111,14 @@ fn leaving(fleet: &Fleet<'_>, binding: &Binding<'_>, names: &Names<'_>) -> Step 
         )
     };
     Step::waiting(name, Cause::new(names.fill(text), names.fill(next)))
+}
+
+/// Whether a cluster may not be changed now. One that leaves the fleet is let go at any time.
+fn is_closed(fleet: &Fleet<'_>, cluster: &str) -> bool {
+    let stays = fleet.member(cluster).map(|member| &member.metadata);
+    let stays = stays.filter(|metadata| metadata.deletion_timestamp.is_none());
+    let window = stays.and_then(|metadata| metadata.annotations.as_ref()?.get(annotations::WINDOW));
+    window.is_some_and(|text| !Windows::parse(text).is_ok_and(|windows| windows.is_open(fleet.now)))
 }
 
 /// One step of the binding.

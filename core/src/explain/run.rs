@@ -1,6 +1,7 @@
 //! Why an update run does not go on.
 
 mod gate;
+mod left;
 mod taken;
 mod task;
 
@@ -128,7 +129,10 @@ fn ended(fleet: &Fleet<'_>, run: &Run<'_>, status: &UpdateRunStatus, names: &Nam
     match failed.filter(|condition| Status::of(condition) == Status::False) {
         Some(condition) => {
             let cause = taken::cause(fleet, run, condition, names);
-            let cause = cause.unwrap_or_else(|| aborts::cause(&condition.message, names));
+            let mut cause = cause.unwrap_or_else(|| aborts::cause(&condition.message, names));
+            cause
+                .text
+                .push_str(&left::alone(fleet, run, status, &condition.message));
             Step::failed("Alive", cause).since(Some(&condition.last_transition_time))
         }
         None => Step::done("Alive", ""),

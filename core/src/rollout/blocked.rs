@@ -50,6 +50,11 @@ impl Blocked {
         matches!(self, Self::MaxUnavailable(_) | Self::MaxSurge(_))
     }
 
+    /// Whether its cluster's window is what holds it back.
+    pub(super) fn is_window(&self) -> bool {
+        matches!(self, Self::Window(_))
+    }
+
     /// Whether both tell a user the same story, though perhaps with other names in it.
     ///
     /// A held binding is written when it becomes held or when the kind of reason changes; for other names in the same

@@ -9,8 +9,8 @@
 //!                                Unscheduled ──Remove (maxUnavailable; free when not serving)──► deleted
 //! ```
 //!
-//! Edits of the apply strategy reach every binding at once, beside the budget; those of `reportBackStrategy` and
-//! `deleteStrategy` are not in bindings at all and go straight to Works (`crate::work`).
+//! Edits of the apply strategy reach every binding at once, beside the budget, but wait for a cluster's window; those of
+//! `reportBackStrategy` and `deleteStrategy` are not in bindings at all and go straight to Works (`crate::work`).
 
 mod blocked;
 mod budget;
@@ -242,6 +242,10 @@ impl Plan {
     }
 
     fn push_strategy(&mut self, member: &Member) {
+        // From `ReportDiff` to another one it would change the cluster at once.
+        if member.closed.is_some() {
+            return;
+        }
         match self.steps.get_mut(&member.binding) {
             // It is going to be deleted; a write before that would only make its conditions stale.
             Some(Step {
@@ -268,11 +272,23 @@ fn decide(member: &Member, clash: Option<&Blocked>, purse: &mut Purse<'_>) -> Op
     match member.state {
         State::Unscheduled => Some(match clash {
             Some(clash) => Action::Keep(clash.clone()),
+            None if member.holds_content
+                && member.cluster_exists
+                && let Some(closed) = &member.closed =>
+            {
+                Action::Keep(Blocked::Window(closed.why.clone()))
+            }
             None if free => Action::Remove(Cost::Nothing),
             None if purse.take() => Action::Remove(Cost::Available),
             None => Action::Keep(Blocked::MaxUnavailable(purse.waiting.clone())),
         }),
         State::Bound => match (&member.content, clash) {
+            (Content::Current, _)
+                if member.strategy_differs
+                    && let Some(closed) = &member.closed =>
+            {
+                Some(Action::Hold(Blocked::Window(closed.why.clone())))
+            }
             (Content::Current, _) => (member.started != Some(true)).then_some(Action::Restamp),
             (_, Some(clash)) => Some(Action::Hold(clash.clone())),
             (Content::Unknown(why), None) => Some(Action::Hold(Blocked::Overrides(why.clone()))),
@@ -347,7 +363,7 @@ fn next_look(plan: &Plan, members: &[&Member]) -> Option<Timestamp> {
         });
     let waits = |member: &&&Member| {
         let step = plan.steps.get(&member.binding);
-        step.is_some_and(|step| matches!(step.action, Action::Hold(Blocked::Window(_))))
+        step.is_some_and(|step| matches!(&step.action, Action::Hold(why) | Action::Keep(why) if why.is_window()))
     };
     let openings = members.iter().filter(waits);
     let openings = openings.filter_map(|member| member.closed.as_ref()?.next);

@@ -578,14 +578,46 @@ fn a_closed_cluster_waits_for_its_window_and_takes_nothing_from_the_others() {
         Member::scheduled("d").as_(closed),
         Member::bound("e").as_(closed),
         Member::leaving("f").failed().as_(closed),
+        // There is nothing on it that could change.
+        Member::leaving("g").as_(|m| m.holds_content = false).as_(closed),
+        // It has left the fleet, with its window.
+        Member::leaving("h").as_(closed).as_(|m| m.cluster_exists = false),
     ];
     let plan = planned(
         Target::AllPicked,
         &budget(Amount::Clusters(2), Amount::Clusters(0)),
         &members,
     );
-    assert_eq!(verbs(&plan), "a hold, b update, d hold, f remove");
+    assert_eq!(verbs(&plan), "a hold, b update, d hold, f keep, g remove, h remove");
     assert_eq!(plan.look_again, Some(opens));
     let held = &plan.steps["crp-a-0a1b2c3d"].action;
     assert_eq!(*held, Action::Hold(Blocked::Window("waiting for the window".into())));
+}
+
+#[test]
+fn an_apply_strategy_waits_for_the_window_as_all_changes_do() {
+    let opens = Timestamp::from_second(1_000_000).unwrap();
+    let closed = |member: &mut Member| {
+        member.strategy_differs = true;
+        member.closed = Some(Closed {
+            next: Some(opens),
+            why: "waiting for the window".into(),
+        });
+    };
+    let held = Action::Hold(Blocked::Window("waiting for the window".into()));
+    for (what, member) in [
+        ("nothing else is new", Member::bound("a").as_(closed)),
+        ("a newer version too", Member::bound("a").outdated().as_(closed)),
+        ("nothing yet", Member::scheduled("a").as_(closed)),
+    ] {
+        let plan = planned(Target::AllPicked, &Budget::default(), &[member]);
+        let step = &plan.steps["crp-a-0a1b2c3d"];
+        assert_eq!((&step.action, step.push_strategy), (&held, false), "{what}");
+        assert_eq!(plan.look_again, Some(opens), "{what}");
+    }
+    let leaving = [Member::leaving("a").as_(closed)];
+    let plan = planned(pick_n(0), &Budget::default(), &leaving);
+    assert_eq!((verbs(&plan).as_str(), plan.look_again), ("a keep", Some(opens)));
+    assert!(!plan.steps["crp-a-0a1b2c3d"].push_strategy);
+    assert_eq!(plan_without_snapshot(&[Member::bound("a").as_(closed)]).steps.len(), 0);
 }

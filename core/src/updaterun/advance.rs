@@ -77,6 +77,7 @@ pub fn advance(run: &Run<'_>, world: &World<'_>, memory: &Memory, at: Moment) ->
         status.options.clone_from(&pass.recorded);
         pass.tell_not_included();
         pass.tell_failed_snapshot();
+        rollback::tell_ignored(&mut pass);
         pass.keep_spans();
     } else {
         // Nothing is written while an edit of the placement may still be taken back.

@@ -61,6 +61,13 @@ impl Pass<'_> {
         })
     }
 
+    /// How a cluster that works since then, but not for long enough yet, has failed, if it has. A deadline that nobody has
+    /// given leaves it the time that it needs.
+    pub(super) fn is_settling_late(&mut self, since: Timestamp, obstacle: &str) -> Option<ClusterSucceeded> {
+        self.options.cluster_deadline?;
+        self.is_late(since, obstacle)
+    }
+
     /// Until when a cluster that works has to go on doing so before it has succeeded; none if it has.
     pub(super) fn settles(
         &mut self,

@@ -67,14 +67,14 @@ impl Flight {
         });
     }
 
-    fn add_settling(&mut self, place: usize, cluster: &str, since: Timestamp) {
+    fn add_settling(&mut self, place: usize, cluster: &str, since: Timestamp, obstacle: String) {
         let cluster = cluster.to_owned();
         self.busy.push(Busy {
             place,
             cluster,
             since: Some(since),
             works: true,
-            obstacle: "available, for too short a time".to_owned(),
+            obstacle,
         });
     }
 
@@ -176,11 +176,16 @@ fn judge(
         Progress::Gone => cluster.end(pass.pen, &ClusterSucceeded::SkippedNotSelected),
         Progress::Done => {
             let settles = binding.and_then(|b| pass.settles(&cluster.cluster_name, b, wish.done(), since));
-            if settles.is_some() {
-                let since = pass.since(&cluster.cluster_name, since);
-                flight.add_settling(place, &cluster.cluster_name, since);
-            } else {
-                cluster.end(pass.pen, &ClusterSucceeded::Succeeded);
+            let obstacle = format!("{}=True for too short a time", wish.done());
+            match settles {
+                None => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
+                Some(_) => {
+                    let since = pass.since(&cluster.cluster_name, since);
+                    match pass.is_settling_late(since, &obstacle) {
+                        Some(failed) => cluster.end(pass.pen, &failed),
+                        None => flight.add_settling(place, &cluster.cluster_name, since, obstacle),
+                    }
+                }
             }
         }
         Progress::Busy(obstacle) => {
@@ -195,11 +200,18 @@ fn judge(
                 let put = wish.stamp_again(binding, since);
                 write(pass, binding, put);
             }
-            let (obstacle, since) = (
-                "RolloutStarted is written again".to_owned(),
-                pass.since(&cluster.cluster_name, since),
-            );
-            flight.add(place, &cluster.cluster_name, Some(since), obstacle);
+            let since = pass.since(&cluster.cluster_name, since);
+            // One that is written says in a moment how it fares.
+            let refused = binding.is_some_and(|binding| pass.is_refused(binding));
+            let obstacle = if refused {
+                "RolloutStarted cannot be written"
+            } else {
+                "RolloutStarted is written again"
+            };
+            match refused.then(|| pass.is_late(since, obstacle)).flatten() {
+                Some(failed) => cluster.end(pass.pen, &failed),
+                None => flight.add(place, &cluster.cluster_name, Some(since), obstacle.to_owned()),
+            }
         }
         Progress::Preempted => {
             let abort = Abort::Preempted {

@@ -1,10 +1,13 @@
 //! When clusters may be started: windows of the run and of clusters, and `not-before`.
 
 use fleet_api::events::{Event as _, UpdateRunEvent};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
+use super::later;
 use super::pass::Pass;
 use crate::window::{self, Windows};
+
+const A_DAY: SignedDuration = SignedDuration::from_hours(24);
 
 impl Pass<'_> {
     /// Whether a cluster may be started now. If not, the run looks again at the instant when it may.
@@ -14,9 +17,8 @@ impl Pass<'_> {
         if next == Some(now) {
             return true;
         }
-        if let Some(next) = next {
-            self.step.look_at(next);
-        }
+        // One that cannot be told yet may be told tomorrow.
+        self.step.look_at(next.unwrap_or_else(|| later(now, A_DAY)));
         self.closed.clusters.push(cluster.to_owned());
         self.closed.next = [self.closed.next, next].into_iter().flatten().min();
         false

@@ -6,7 +6,7 @@ use fleet_api::conditions::update_stage::{
 };
 use fleet_api::conditions::{self, Status, Words as _};
 use fleet_api::events::UpdateRunEvent;
-use fleet_api::placement::{StageStatus, StageTaskStatus, UpdateRunStatus};
+use fleet_api::placement::{StageStatus, StageTaskStatus, UpdateRunOptions, UpdateRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::state::{is_true, status_of};
@@ -29,6 +29,11 @@ pub(super) fn between(old: &UpdateRunStatus, new: &UpdateRunStatus) -> Vec<Told>
         let clusters = options.unassigned.clone();
         events.push(UpdateRunEvent::ClustersUnassigned { clusters });
     }
+    if let Some(options) = new.options.as_ref().filter(|_| old.options.is_none())
+        && is_true(&new.conditions, Initialized::TYPE)
+    {
+        events.extend(without_budget(options));
+    }
     if was_stopping(old) && !was_stopping(new) && conditions::find(&new.conditions, Succeeded::TYPE).is_none() {
         events.push(UpdateRunEvent::Resumed);
     }
@@ -49,6 +54,24 @@ pub(super) fn between(old: &UpdateRunStatus, new: &UpdateRunStatus) -> Vec<Told>
         });
     }
     events.into_iter().map(Told::on_run).collect()
+}
+
+/// What a user may have wished for who gave no budget.
+fn without_budget(options: &UpdateRunOptions) -> Option<UpdateRunEvent> {
+    if !options.max_failures.is_empty() {
+        return None;
+    }
+    let deadline = (!options.cluster_deadline.is_empty()).then_some("cluster-deadline does nothing");
+    let by_gate = options.gates.iter().any(|gate| !gate.fail_on.is_empty());
+    let rollback = (options.on_failure == "Rollback").then_some(if by_gate {
+        "on-failure: Rollback waits for a gate to fail"
+    } else {
+        "on-failure: Rollback waits for somebody to ask for it"
+    });
+    let without_effect: Vec<_> = deadline.into_iter().chain(rollback).collect();
+    (!without_effect.is_empty()).then(|| UpdateRunEvent::NoFailureBudget {
+        without_effect: without_effect.join(" and "),
+    })
 }
 
 /// What `Progressing` of the run tells anew.

@@ -2,13 +2,14 @@
 
 use fleet_api::annotations::ROLLOUT;
 use fleet_api::conditions::update_run::{Abort, Succeeded};
+use fleet_api::conditions::{self, Status};
 use fleet_api::names;
 use fleet_api::placement::{ClusterUpdatingStatus, StageStatus, UpdateRunOptions, UpdateRunStatus};
 
 use super::options::Options;
 use super::rollback;
 use super::stages;
-use super::state::{ClusterEntry as _, status_of};
+use super::state::ClusterEntry as _;
 use super::world::{Phase, Run};
 
 /// What a run whose strategy is gone takes over of the settings of the run that it tries again, `before`: else nobody would
@@ -125,9 +126,11 @@ fn anew(cluster: &ClusterUpdatingStatus) -> ClusterUpdatingStatus {
     }
 }
 
-/// Whether a run that has ended took back what it had done: then clusters that had succeeded have not, in the end.
+/// Whether a run that has ended took back what it had done, or some of it: then clusters that had succeeded have not, in the
+/// end. A run that could not go on says why in the words of its stage, and has left them what they have.
 fn was_rolled_back(status: &UpdateRunStatus) -> bool {
-    let failed = status_of(&status.conditions, Succeeded::TYPE) == Some(fleet_api::conditions::Status::False);
+    let end = conditions::find(&status.conditions, Succeeded::TYPE).filter(|end| Status::of(end) == Status::False);
     let options = Options::of(status.options.as_ref()).unwrap_or_default();
-    failed && rollback::trigger(status, &options).is_some()
+    let why = rollback::trigger(status, &options);
+    end.zip(why).is_some_and(|(end, why)| end.message != why)
 }

@@ -3,11 +3,12 @@
 //! What set it off is the failure of a stage, which is stored before anything is taken back. How far it has come is told by
 //! the bindings: one that names what was recorded and bears the run's signature has been given back.
 
+use fleet_api::annotations::REQUESTED;
 use fleet_api::conditions;
 use fleet_api::conditions::Status;
 use fleet_api::conditions::update_run::{Abort, Progressing};
 use fleet_api::conditions::update_stage::Succeeded;
-use fleet_api::events::UpdateRunEvent;
+use fleet_api::events::{Event as _, UpdateRunEvent};
 use fleet_api::placement::{ClusterUpdatingStatus, PreviousContent, UpdateRunState, UpdateRunStatus};
 use jiff::{SignedDuration, Timestamp};
 
@@ -44,6 +45,27 @@ pub(super) fn trigger<'a>(status: &'a UpdateRunStatus, options: &Options) -> Opt
     let ends = stages.filter_map(|stage| conditions::find(&stage.conditions, Succeeded::TYPE));
     let mut failed = ends.filter(|end| Status::of(end) == Status::False);
     failed.next().map(|end| end.message.as_str())
+}
+
+/// Tells a user who asks for a rollback that there will be none, once for each change of the annotation.
+pub(super) fn tell_ignored(pass: &mut Pass<'_>) {
+    const SUBJECT: &str = "rollback";
+    let Some(asked) = pass.run.asks_of_rollback() else {
+        pass.memory.told.remove(SUBJECT);
+        return;
+    };
+    let why = if asked != REQUESTED {
+        format!("{asked:?} is not {REQUESTED}")
+    } else if !pass.options.rollback {
+        "the run was initialized without on-failure: Rollback".to_owned()
+    } else {
+        pass.memory.told.remove(SUBJECT);
+        return;
+    };
+    let event = UpdateRunEvent::RollbackIgnored { why };
+    if pass.memory.tells(SUBJECT, event.message()) {
+        pass.step.tell(event);
+    }
 }
 
 /// How many clusters are to be given back what they had, as far as the status tells.

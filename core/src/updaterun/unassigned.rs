@@ -14,7 +14,7 @@ const STAGE: &str = "unassigned";
 const STAGES_MAX: usize = 31;
 
 /// Deals with the clusters that are in no stage as the run's settings say; without any, the run fails. All of them are
-/// recorded, sorted.
+/// recorded, sorted, if the run has settings at all: without, its status is upstream's.
 pub(super) fn settle(
     run: &Run<'_>,
     clusters: Vec<String>,
@@ -26,14 +26,14 @@ pub(super) fn settle(
         return Ok(());
     }
     let wish = Options::of(status.options.as_ref())?.unassigned;
+    if let Some(options) = &mut status.options {
+        options.unassigned.clone_from(&clusters);
+    }
     let max = match wish {
         Unassigned::Fail => return Err(Abort::ClustersNotInStages { clusters }),
         Unassigned::Ignore(max) => max.map(|max| max.of(targets)),
         Unassigned::Last => None,
     };
-    if let Some(options) = &mut status.options {
-        options.unassigned.clone_from(&clusters);
-    }
     match (wish, max) {
         (_, Some(max)) if clusters.len() > max => Err(Abort::TooManyUnassigned {
             count: clusters.len(),

@@ -107,8 +107,13 @@ impl<'a> Run<'a> {
 
     /// Whether its user asks it to take back what it did.
     pub(super) fn is_to_roll_back(&self) -> bool {
+        self.asks_of_rollback() == Some(annotations::REQUESTED)
+    }
+
+    /// What its user has written about a rollback.
+    pub(super) fn asks_of_rollback(&self) -> Option<&'a str> {
         let asked = self.annotations.and_then(|list| list.get(annotations::ROLLBACK));
-        asked.is_some_and(|asked| asked == annotations::REQUESTED)
+        asked.map(String::as_str)
     }
 
     /// Whether it is asked to take back what it did, and has not heard it yet.

@@ -6,4 +6,5 @@ mod budget;
 mod envelopes;
 mod overrides;
 mod strategy;
+mod windows;
 mod works;

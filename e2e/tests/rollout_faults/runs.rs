@@ -7,7 +7,7 @@ use fleet_api::placement::{ClusterScoped, Namespaced, Scope, UpdateRunStatus};
 use fleet_e2e::agents::{self, API_SERVER, HUB_AGENT};
 use fleet_e2e::binaries;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, Placement, Rp, bound, core_selector};
+use fleet_e2e::placements::{Crp, Placement, Rp, bound, change, core_selector};
 use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::runs::{Story, stage, within};
 use fleet_e2e::works::cluster_of;
@@ -171,6 +171,57 @@ fn another_leader_and_a_restarted_api_server_go_on_with_a_wave() {
 }
 
 #[test]
+fn another_leader_goes_on_with_a_rollback() {
+    scenario("run-leader-back", |ctx| async move {
+        let fleet = ctx.fleet();
+        let helm = binaries::find_or_build_helm().await?;
+        let second = format!("hub/{}", ctx.name("deputy"));
+        let first = agents::until_leader(fleet, "").await?;
+        agents::start_hub_agent(fleet, &helm, &second, &["--pod-name=deputy".to_owned()]).await?;
+        let place = async |cast: &Cast| Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await;
+        let (cast, story) = wave(&ctx, place).await?;
+        let good = story.run("good", &json!({})).await?;
+        story.until_succeeded(&good).await?;
+        change(&ctx, "two").await?;
+        cast.act(&WAVE, Act::Unavailable);
+        // Longer than it takes another leader to go on.
+        let settings = [
+            ("max-failures", "0"),
+            ("cluster-deadline", "30s"),
+            ("on-failure", "Rollback"),
+        ];
+        let bad = story.run_with(&ctx.name("bad"), &settings, &json!({})).await?;
+        story
+            .placement
+            .until_text_on("\"two\"", &cast.names(&["a", "b"]))
+            .await?;
+        story.until(&bad, "Progressing=True UpdateRunRollingBack").await?;
+        fleet.kill(HUB_AGENT).await?;
+        agents::until_leader(fleet, &first).await?;
+        cast.act(&WAVE, Act::Available);
+        let status = story.until(&bad, "Succeeded=False UpdateRunFailed").await?;
+        // As long as there is a leader, whoever it is.
+        fleet.start_again(HUB_AGENT).await?;
+        fleet.kill(&second).await?;
+        let said = conditions::find(&status.conditions, "Succeeded").context("Succeeded")?;
+        ensure!(said.message.ends_with("; rolled back 2 of 2 cluster(s)"), "{said:?}");
+        story.placement.until_text_on("\"one\"", &cast.names(&WAVE)).await?;
+        for (place, cluster) in status.stages_status[0].clusters.iter().enumerate() {
+            let binding = story.placement.binding(&cluster.cluster_name).await?;
+            // Made and started; then started and given back once each, or never touched again.
+            let generation = if place < 2 { 4 } else { 2 };
+            ensure!(binding.metadata.generation == Some(generation), "{binding:?}");
+            ensure!(cluster.conditions.is_empty() == (place >= 2), "{cluster:?}");
+        }
+        let events = story.events(&bad).await?;
+        events
+            .until("UpdateRunRolledBack", &["Rolled back 2 of 2 cluster(s)"])
+            .await?;
+        story.delete(&bad).await
+    });
+}
+
+#[test]
 fn writes_of_others_in_between_do_not_disturb_a_run() {
     scenario("run-noise", |ctx| async move {
         let place = async |cast: &Cast| Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await;
@@ -197,7 +248,7 @@ fn writes_of_others_in_between_do_not_disturb_a_run() {
         let before = conflicts(&ctx, &written).await?;
         let ran = async {
             for (index, word) in ["one", "two", "three"].into_iter().enumerate() {
-                fleet_e2e::placements::change(&ctx, word).await?;
+                change(&ctx, word).await?;
                 let run = story.run(word, &json!({})).await?;
                 let status = story.until_succeeded(&run).await?;
                 within(&story.placement, &status, 2).await?;

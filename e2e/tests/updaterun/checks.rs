@@ -1,4 +1,4 @@
-//! The example of a gate: its Job begins when its stage is reached, and the run waits for it.
+//! The examples of gates: a Job that begins when its stage is reached, and an object that somebody patches.
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::placement::ClusterScoped;
@@ -10,6 +10,7 @@ use kube::api::{Api, ApiResource, GroupVersionKind, Patch, PatchParams};
 use serde_json::{Value, json};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/gates/job.yaml");
+const BY_HAND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/gates/by-hand.yaml");
 
 /// The example's objects, for this run and with names of this scenario. Nobody but the test carries the Job out.
 fn example(ctx: &Ctx, run: &str) -> Result<Vec<Value>> {
@@ -127,5 +128,75 @@ async fn complete(ctx: &Ctx, name: &str) -> Result<()> {
     });
     let patch = Patch::Merge(json!({ "status": status }));
     jobs.patch_status(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// What the example tells its reader to type, by its first words.
+fn command(text: &str, first: &str) -> Result<Vec<String>> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("#   kubectl "));
+    let line = lines.find(|line| line.starts_with(first)).context("a command")?;
+    let (words, quoted) = line.split_once('\'').context("a patch")?;
+    let words = words.split_whitespace().map(ToOwned::to_owned);
+    Ok(words.chain([quoted.trim_end_matches('\'').to_owned()]).collect())
+}
+
+#[test]
+fn a_gate_is_opened_by_hand_as_the_example_says() {
+    scenario("run-by-hand", |ctx| async move {
+        let cast = Cast::new(&ctx, &[]).await?;
+        cast.join("a", json!({ "stage": "canary" })).await?;
+        let story = Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await?;
+        story.strategy(&json!([stage("canary", &json!({}))])).await?;
+        let run = ctx.name("run");
+        let text = std::fs::read_to_string(BY_HAND)?.replace("shop-2", &run);
+        let mut objects: Vec<Value> = serde_saphyr::from_slice_multiple(text.as_bytes())?;
+        let object = objects.last_mut().context("a run")?;
+        object["spec"]["placementName"] = json!(story.placement.name);
+        object["spec"]["stagedRolloutStrategyName"] = json!(ctx.name("strategy"));
+        apply(&ctx, &objects).await?;
+        let events = story.events(&run).await?;
+        let waits = format!("the gate ClusterApprovalRequest {run}-check: Approved is not True");
+        events.until("UpdateRunGateWaiting", &[&waits]).await?;
+        let patch = command(&text, "patch")?;
+        ctx.kubectl("hub")?.ok(&strs(&patch)).await?;
+        story.until_succeeded(&run).await?;
+        Ok(())
+    });
+}
+
+/// Runs what the example's Pod asks with, where `curl` does this; its exit code.
+fn ask(curl: &str) -> Result<Option<i32>> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let objects: Vec<Value> = serde_saphyr::from_slice_multiple(std::fs::read_to_string(EXAMPLE)?.as_bytes())?;
+    let job = objects.last().context("a Job")?;
+    let ask = job.pointer("/spec/template/spec/containers/0").context("a container")?;
+    let mut command: Vec<String> = serde_json::from_value(ask["command"].clone())?;
+    command.extend(serde_json::from_value::<Vec<String>>(ask["args"].clone())?);
+    let tools = tempfile::tempdir()?;
+    for (name, text) in [("sleep", ":"), ("curl", curl)] {
+        let tool = tools.path().join(name);
+        std::fs::write(&tool, format!("#!/bin/sh\n{text}\n"))?;
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755))?;
+    }
+    let path = format!("{}:/usr/bin:/bin", tools.path().display());
+    let (program, args) = command.split_first().context("a command")?;
+    let status = std::process::Command::new(program)
+        .args(args)
+        .env("PATH", path)
+        .status()?;
+    Ok(status.code())
+}
+
+#[test]
+fn what_the_examples_check_is_told_decides_and_what_it_is_not_told_is_asked_again() -> Result<()> {
+    let answer = |result: &str| {
+        format!("echo '{{\"status\":\"success\",\"data\":{{\"resultType\":\"vector\",\"result\":[{result}]}}}}'")
+    };
+    let good = ask(&answer("{\"metric\":{},\"value\":[1763000000,\"0.001\"]}"))?;
+    ensure!(good == Some(0), "few errors: {good:?}");
+    let bad = ask(&answer(""))?;
+    ensure!(bad == Some(42), "too many errors, or no traffic: {bad:?}");
+    let away = ask("exit 7")?;
+    ensure!(away == Some(7), "nobody answers: {away:?}");
     Ok(())
 }

@@ -3,13 +3,13 @@
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::annotations;
 use fleet_api::cluster::MemberCluster;
-use fleet_api::placement::{ClusterScoped, Namespaced, Scope, UpdateRunStatus};
+use fleet_api::placement::{ClusterApprovalRequest, ClusterScoped, Namespaced, Scope, UpdateRunStatus};
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{bound, change};
 use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::runs::{Story, stage};
 use fleet_e2e::wait;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 /// Three clusters, one after the other, which all have version "one" by a first run.
@@ -149,6 +149,21 @@ fn a_run_waits_for_windows_and_for_gates() {
         let other = json!({ "parentStageRollout": "nobody", "targetStage": "none" });
         story.request(&check, other).await?;
         events.until("UpdateRunGateWaiting", &["Approved is not True"]).await?;
+        // Somebody deletes it, and makes it anew.
+        let requests = story.placement.api::<ClusterApprovalRequest>().await?;
+        requests.delete(&check, &DeleteParams::default()).await?;
+        wait::until_gone(requests, &check).await?;
+        events
+            .until_told(2, "UpdateRunGateWaiting", &["there is no such object"])
+            .await?;
+        let other = json!({ "parentStageRollout": "nobody", "targetStage": "none" });
+        story.request(&check, other).await?;
+        events
+            .until_told(2, "UpdateRunGateWaiting", &["Approved is not True"])
+            .await?;
+        let bindings = story.placement.bindings().await?;
+        let untouched = bindings.iter().all(|b| b.spec.resource_snapshot_name.is_empty());
+        ensure!(untouched, "{bindings:?}");
         story.approve(&check, 1).await?;
         // The gate is open; the window of b cannot be read.
         story
@@ -202,6 +217,48 @@ fn a_setting_that_cannot_be_read_fails_the_run_and_clients_of_upstreams_types_ma
         runs.replace(&run, &PostParams::default(), &object).await?;
         runs.replace_status(&run, &PostParams::default(), &runs.get(&run).await?)
             .await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn clusters_in_no_stage_are_left_out_or_come_last_and_a_run_goes_when_its_time_is_over() {
+    scenario("run-left", |ctx| async move {
+        let cast = cast(&ctx).await?;
+        cast.join("d", json!({ "stage": "none" })).await?;
+        let story = Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await?;
+        let three = json!({ "maxConcurrency": 3 });
+        story.strategy(&json!([stage("all", &three)])).await?;
+        let settings = [("unassigned-clusters", "Ignore=0")];
+        let refused = story.run_with(&ctx.name("refused"), &settings, &json!({})).await?;
+        let status = story
+            .until(&refused, "Initialized=False UpdateRunInitializedFailed")
+            .await?;
+        let left = |status: &UpdateRunStatus| status.options.as_ref().map(|options| options.unassigned.clone());
+        ensure!(left(&status) == Some(cast.names(&["d"])), "{status:?}");
+
+        let settings = [("unassigned-clusters", "Ignore"), ("ttl", "1s")];
+        let run = story.run_with(&ctx.name("run"), &settings, &json!({})).await?;
+        let status = story.until_succeeded(&run).await?;
+        ensure!(left(&status) == Some(cast.names(&["d"])), "{status:?}");
+        let events = story.events(&run).await?;
+        events.until("UpdateRunClustersUnassigned", &[&cast.name("d")]).await?;
+        story
+            .placement
+            .until_text_on("\"one\"", &cast.names(&["a", "b", "c"]))
+            .await?;
+
+        // The newest stays until there is another.
+        let settings = [("unassigned-clusters", "Last")];
+        let next = story.run_with(&ctx.name("next"), &settings, &json!({})).await?;
+        let status = story.until_succeeded(&next).await?;
+        ensure!(status.stages_status[1].stage_name == "unassigned", "{status:?}");
+        story
+            .placement
+            .until_text_on("\"one\"", &cast.names(&["a", "b", "c", "d"]))
+            .await?;
+        wait::until_gone(story.runs().await?, &run).await?;
+        story.status(&next).await?;
         Ok(())
     });
 }

@@ -8,6 +8,7 @@ mod gone;
 mod join;
 mod leave;
 mod status;
+mod window;
 mod works;
 
 use std::{collections::HashMap, sync::Arc};
@@ -65,6 +66,8 @@ pub(crate) struct MemberMemory {
     namespace_going: bool,
     /// It was told that nothing is cleaned up after it yet.
     told_held: bool,
+    /// What was told to be wrong with its window.
+    window: Option<String>,
 }
 
 /// What the flags and the channel say.
@@ -200,6 +203,7 @@ pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
     if mc.metadata.deletion_timestamp.is_some() {
         leave::pass(&ctx, &key, &mc).await
     } else {
+        window::tell_unreadable(&ctx, &key, &mc);
         join::pass(&ctx, &key, &mc).await
     }
 }
@@ -245,6 +249,7 @@ fn member_changed(change: &Change<MemberCluster>) -> Option<Key> {
             m.deletion_timestamp.clone(),
             m.labels.clone(),
             m.finalizers.clone(),
+            window::of(mc).cloned(),
         )
     }) || change.differs(|mc| {
         mc.status

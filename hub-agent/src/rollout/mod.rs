@@ -13,6 +13,7 @@ use std::{
 
 use fleet_api::{
     annotations,
+    cluster::MemberCluster,
     conditions::{self, binding::Available},
     placement::{ApplyStrategy, RolloutStrategyType, Scope},
 };
@@ -111,10 +112,7 @@ pub(crate) async fn feed<S: Scope>(ctx: &Rollout<S>) {
         // Overrides select clusters by their labels; a cluster that is gone keeps no promise; windows tell when one may be
         // changed.
         controller::feed(ctx.shared.members.subscribe(), queue(), |change| {
-            let matters = change.differs(|m| {
-                let window = m.annotations().get(annotations::WINDOW).cloned();
-                (m.metadata.labels.clone(), window)
-            });
+            let matters = change.differs(|m| (m.metadata.labels.clone(), window(m).map(ToOwned::to_owned)));
             let on = matters.then(|| ctx.family.bindings_on.get(&change.key.name().to_owned()));
             let bindings = on.into_iter().flatten();
             bindings.filter_map(|binding| parent(&*binding)).collect::<Vec<_>>()
@@ -148,15 +146,12 @@ pub(crate) async fn pass<S: Scope>(ctx: &Rollout<S>, key: &Key) -> Result<Next, 
         .filter_map(|(binding, lists)| {
             let cluster = Key::cluster(binding.spec().target_cluster.as_str());
             let cluster = ctx.shared.members.get(&cluster);
-            let window = cluster
-                .as_ref()
-                .and_then(|cluster| cluster.annotations().get(annotations::WINDOW));
             let goal = Goal {
                 snapshot: latest.snapshot.as_deref(),
                 overrides: lists.as_ref().map_err(String::as_str),
                 apply_strategy: &apply,
                 cluster_exists: ctx.knows_cluster(&binding.spec().target_cluster),
-                window: window.map(String::as_str),
+                window: cluster.as_ref().and_then(|cluster| window(cluster)),
             };
             let ahead = ctx.ahead(binding);
             let status = ahead.as_deref().or(binding.status());
@@ -217,6 +212,13 @@ pub(crate) async fn pass<S: Scope>(ctx: &Rollout<S>, key: &Key) -> Result<Next, 
     // One cluster's failure is its own: the others were written all the same.
     results.into_iter().collect::<Result<Vec<()>, Error>>()?;
     Ok(said?.map_or(Next::Wait, Next::At).sooner(ctx.next(plan.look_again)))
+}
+
+/// When a cluster may be changed, if it says so. One that leaves the fleet is let go at any time.
+fn window(member: &MemberCluster) -> Option<&str> {
+    let stays = member.metadata.deletion_timestamp.is_none();
+    let window = stays.then(|| member.annotations().get(annotations::WINDOW)).flatten();
+    window.map(String::as_str)
 }
 
 /// Says of bindings that have to wait why, once they have waited for a moment, and again when they wait for others. When to

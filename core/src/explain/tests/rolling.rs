@@ -294,5 +294,18 @@ fn placements_that_leave() {
             "east is no longer picked; what is there is removed when the rollout lets it go",
             "kubectl fleet why crp/web",
         ),
+        row(
+            "a closed cluster that is no longer picked",
+            with(
+                with(web(&["east"]), "/bindings/0/spec/state", json!("Unscheduled")),
+                "/members/0/metadata/annotations",
+                // It is a Friday.
+                json!({ "rollout.kubernetes-fleet.io/window": "Mon 00:00-24:00 UTC" }),
+            ),
+            On("east"),
+            "Removed",
+            "east is no longer picked; what is there is removed when its window opens",
+            "kubectl get membercluster east -o yaml",
+        ),
     ]);
 }

@@ -258,6 +258,41 @@ fn signed(run: &str) -> Value {
     with(taken_over(), "/bindings/0/metadata/annotations", annotations)
 }
 
+#[test]
+fn runs_that_took_back_what_they_did_and_left_a_cluster_alone() {
+    let abort = Abort::RolledBack {
+        error: "cannot continue the updateRun: a rollback was requested".into(),
+        restored: 0,
+        of: 1,
+    };
+    let world = |run: &str| {
+        let ended = with(
+            ended("Succeeded", &abort),
+            "/runs/0/status/stagesStatus/0/clusters",
+            json!([cluster("east", &json!([started()]))]),
+        );
+        let annotations = json!({ "kubernetes-fleet.io/update-run": format!("{run}/uid") });
+        with(ended, "/bindings/0/metadata/annotations", annotations)
+    };
+    let text = |world: &Value| {
+        let version = world["bindings"][0]["spec"]["resourceSnapshotName"].clone();
+        let index = version
+            .as_str()
+            .unwrap()
+            .trim_start_matches("web-")
+            .trim_end_matches("-snapshot");
+        let world = with(world.clone(), "/runs/0/status/resourceSnapshotIndexUsed", json!(index));
+        let world = World::new("", &world);
+        let chain = crate::explain::run(&world.fleet(), "release");
+        chain.cause().unwrap().text.clone()
+    };
+    let left = "; left alone with resource snapshot web-";
+    let said = text(&world("release"));
+    assert!(said.contains(left) && said.ends_with("-snapshot: east"), "{said}");
+    let said = text(&world("repair"));
+    assert!(!said.contains(left), "it has something else by now: {said}");
+}
+
 fn assert_every_abort_has_a_line() {
     // Every abort that a user can mend has a line of its own.
     let key = || "/web".to_owned();

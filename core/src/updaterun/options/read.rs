@@ -122,7 +122,25 @@ pub(in super::super) fn read(
             any |= key != ROLLBACK;
         }
     }
+    check_times(&options).map_err(|why| {
+        let source = sources.get("min-success-time").copied().unwrap_or(Source::Run);
+        source.invalid(run, &format!("{ROLLOUT}min-success-time"), why)
+    })?;
     Ok(any.then_some((options, sources)))
+}
+
+/// A cluster has to have worked for `min-success-time` by its deadline: one that can never have fails whatever it does.
+fn check_times(options: &UpdateRunOptions) -> Result<(), String> {
+    let (settles, deadline) = (&options.min_success_time, &options.cluster_deadline);
+    if options.max_failures.is_empty() || settles.is_empty() || deadline.is_empty() {
+        return Ok(());
+    }
+    if duration(settles)? < positive(deadline)? {
+        return Ok(());
+    }
+    Err(format!(
+        "{settles:?} is not less than cluster-deadline, {deadline:?}: every cluster would fail"
+    ))
 }
 
 fn unknown() -> String {

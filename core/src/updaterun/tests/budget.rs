@@ -13,6 +13,11 @@ fn hub(clusters: &[&str], max: u32) -> Hub {
     hub
 }
 
+/// What is said of the end of a cluster of the first stage.
+fn outcome(hub: &Hub, place: usize) -> &str {
+    &hub.run.status.stages_status[0].clusters[place].conditions[1].message
+}
+
 #[test]
 fn a_cluster_that_is_late_has_failed_frees_its_slot_and_the_run_goes_on_within_the_budget() {
     let mut hub = hub(&["a", "b", "c"], 1);
@@ -28,14 +33,9 @@ fn a_cluster_that_is_late_has_failed_frees_its_slot_and_the_run_goes_on_within_t
         hub.stage(0),
         "Progressing=True StageUpdatingStarted | a: Started, Failed | b: Started | c: "
     );
-    let late = "the cluster did not become available within 1m30s: Available=False WorkNotAvailableYet";
-    let entry = &hub.run.status.stages_status[0].clusters[0];
-    assert!(
-        entry.conditions[1]
-            .message
-            .starts_with("the cluster did not become available within 1m30s: Available=False"),
-        "{late}: {}",
-        entry.conditions[1].message
+    assert_eq!(
+        outcome(&hub, 0),
+        "the cluster did not become available within 1m30s: Available=False NotAllWorkAreAvailable"
     );
     // It works after all: too late.
     hub.available("a");
@@ -123,6 +123,97 @@ fn a_cluster_must_work_for_a_while_without_a_break() {
         "{}",
         hub.stage(0)
     );
+}
+
+#[test]
+fn a_cluster_that_has_not_worked_for_long_enough_by_its_deadline_has_failed() {
+    let mut hub = hub(&["a", "b"], 1);
+    hub.set("max-failures", "1")
+        .set("cluster-deadline", "90s")
+        .set("min-success-time", "60s");
+    hub.settle();
+    hub.later(50);
+    hub.available("a");
+    hub.settle();
+    assert_eq!(hub.look_again, Some(at(90)));
+    hub.later(40);
+    assert!(
+        hub.stage(0).ends_with("a: Started, Failed | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
+    assert_eq!(
+        outcome(&hub, 0),
+        "the cluster did not become available within 1m30s: Available=True for too short a time"
+    );
+    // Where nobody has given a deadline it has the stuck threshold to become available, and then the time that it needs.
+    let mut hub = self::hub(&["a", "b"], 1);
+    hub.set("max-failures", "1").set("min-success-time", "10m");
+    hub.settle();
+    hub.later(290);
+    hub.available("a");
+    hub.later(599);
+    assert!(hub.stage(0).ends_with("a: Started | b: "), "{}", hub.stage(0));
+    hub.later(1);
+    assert!(
+        hub.stage(0).ends_with("a: Started, Succeeded | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
+}
+
+#[test]
+fn a_cluster_whose_binding_cannot_be_stamped_again_is_late_too() {
+    let mut hub = hub(&["a", "b"], 1);
+    hub.set("max-failures", "1").set("cluster-deadline", "60s");
+    hub.settle();
+    let binding = hub.binding("a");
+    binding.touch();
+    let name = binding.name().to_owned();
+    hub.refused.bindings.insert(name);
+    hub.settle();
+    assert_eq!(hub.look_again, Some(at(60)));
+    hub.later(60);
+    assert!(
+        hub.stage(0).ends_with("a: Started, Failed | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
+    assert_eq!(
+        outcome(&hub, 0),
+        "the cluster did not become available within 1m: RolloutStarted cannot be written"
+    );
+}
+
+#[test]
+fn settings_that_need_a_budget_are_told_of_when_there_is_none() {
+    let gate = json!([{ "stage": "all", "when": "after", "apiVersion": "batch/v1", "kind": "Job", "namespace": "ops",
+        "name": "check", "condition": "Complete", "failOn": "Failed" }]);
+    let without = "Warning UpdateRunNoFailureBudget: Without rollout.kubernetes-fleet.io/max-failures no cluster ever fails \
+                   (0 is for none may), so ";
+    for (settings, told) in [
+        (vec![("cluster-deadline", "60s")], "cluster-deadline does nothing"),
+        (
+            vec![("on-failure", "Rollback"), ("cluster-deadline", "60s")],
+            "cluster-deadline does nothing and on-failure: Rollback waits for somebody to ask for it",
+        ),
+        (
+            vec![("on-failure", "Rollback"), ("gates", &gate.to_string())],
+            "on-failure: Rollback waits for a gate to fail",
+        ),
+        (vec![("on-failure", "Rollback"), ("max-failures", "0")], ""),
+        (vec![("min-success-time", "60s"), ("on-failure", "Halt")], ""),
+    ] {
+        let mut hub = hub(&["a"], 1);
+        hub.gates = vec![None];
+        for (name, value) in &settings {
+            hub.set(name, value);
+        }
+        hub.settle();
+        let lines = hub.told();
+        let found: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix(without)).collect();
+        assert_eq!(found.join(", "), told, "{settings:?}");
+    }
 }
 
 #[test]

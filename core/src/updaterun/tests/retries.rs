@@ -225,6 +225,73 @@ fn a_retry_whose_strategy_is_gone_does_not_pass_by_its_gates() {
     assert_eq!(hub.said()[0], "Initialized=True UpdateRunInitializedSuccessfully");
 }
 
+/// A run that may take back what it did: `a` was updated, `b` is under way, and both had something before.
+fn with_a_way_back() -> Hub {
+    let mut hub = Hub::new(&["a", "b"]);
+    for cluster in ["a", "b"] {
+        hub.had(cluster, "0");
+    }
+    hub.set("max-failures", "0").set("on-failure", "Rollback");
+    hub.settle();
+    hub.available("a");
+    hub.settle();
+    assert!(
+        hub.stage(0).ends_with("a: Started, Succeeded | b: Started"),
+        "{}",
+        hub.stage(0)
+    );
+    hub
+}
+
+#[test]
+fn a_retry_of_a_run_that_was_taken_over_leaves_alone_what_that_had_updated() {
+    let mut first = with_a_way_back();
+    first.take_over("b", "other");
+    first.settle();
+    assert_eq!(first.said()[2], "Succeeded=False UpdateRunFailed");
+    // It was not rolled back, and somebody gave it something newer since.
+    first.take_over("a", "other");
+    let mut hub = again(&first);
+    hub.settle();
+    assert!(hub.stage(0).ends_with(" | b: Started"), "{}", hub.stage(0));
+    assert_eq!(hub.binding("a").spec.resource_snapshot_name, "web-2-snapshot");
+}
+
+#[test]
+fn a_retry_of_a_run_that_was_rolled_back_has_all_that_it_took_back() {
+    let rolled_back = || {
+        let mut first = with_a_way_back();
+        first.later(300);
+        assert_eq!(first.said()[1], "Progressing=True UpdateRunRollingBack");
+        first.available("b");
+        first.settle();
+        assert_eq!(first.binding("a").spec.resource_snapshot_name, "web-0-snapshot");
+        first
+    };
+    let mut whole = rolled_back();
+    whole.available("a");
+    whole.settle();
+    // One whose end somebody cut short took back some.
+    let mut partly = rolled_back();
+    partly.placement = None;
+    partly.settle();
+    partly.later(20);
+    for (first, end) in [
+        (whole, "; rolled back 2 of 2 cluster(s)"),
+        (partly, "parent placement not found"),
+    ] {
+        assert!(
+            first.message("Succeeded").ends_with(end),
+            "{}",
+            first.message("Succeeded")
+        );
+        let mut hub = again(&first);
+        hub.place("placement-uid");
+        hub.settle();
+        assert!(hub.stage(0).ends_with("a: Started | b: "), "{end}: {}", hub.stage(0));
+    }
+}
+
 #[test]
 fn what_an_unfinished_run_needs_stays() {
     let mut hub = Hub::new(&["a"]);

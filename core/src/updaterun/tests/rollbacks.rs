@@ -287,11 +287,40 @@ fn its_user_asks_for_it() {
         hub.message("Succeeded"),
         "cannot continue the updateRun: a rollback was requested; rolled back 4 of 4 cluster(s)"
     );
+}
+
+#[test]
+fn who_asks_for_what_will_not_be_is_told_so() {
+    let ignored = |hub: &mut Hub| {
+        let told = hub.later(1).told();
+        let lines = told.iter();
+        let found: Vec<_> = lines
+            .filter_map(|line| line.strip_prefix("Warning UpdateRunRollbackIgnored: "))
+            .collect();
+        found
+            .join(", ")
+            .replace("The annotation rollout.kubernetes-fleet.io/rollback is ignored: ", "")
+    };
     // A run without the option takes nothing back.
     let mut hub = Hub::new(&["a"]);
     hub.set("rollback", "Requested");
     hub.settle();
     assert_eq!(hub.said()[1], "Progressing=True UpdateRunProgressing");
+    assert_eq!(
+        ignored(&mut hub),
+        "the run was initialized without on-failure: Rollback"
+    );
+    assert_eq!(ignored(&mut hub), "", "once");
+    // One that has it reads no other word.
+    let mut hub = self::hub();
+    to_stage_two(&mut hub);
+    hub.set("rollback", "requested");
+    assert_eq!(ignored(&mut hub), "\"requested\" is not Requested");
+    hub.set("rollback", "yes");
+    assert_eq!(ignored(&mut hub), "\"yes\" is not Requested");
+    hub.set("rollback", "Requested");
+    assert_eq!(ignored(&mut hub), "");
+    assert_eq!(hub.said()[1], "Progressing=True UpdateRunRollingBack");
 }
 
 #[test]

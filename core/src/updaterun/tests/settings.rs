@@ -120,6 +120,15 @@ fn what_cannot_be_read_fails_the_run_at_once_and_names_itself() {
         assert_eq!(hub.written(), "status", "{name}: nothing is started");
     }
     let mut hub = Hub::new(&["a"]);
+    hub.set_on_strategy("min-success-time", "5m")
+        .set("max-failures", "1")
+        .set("cluster-deadline", "300s");
+    assert_eq!(
+        refusal(&mut hub),
+        "the annotation rollout.kubernetes-fleet.io/min-success-time of ClusterStagedUpdateStrategy /plan is invalid: \"5m\" \
+         is not less than cluster-deadline, \"300s\": every cluster would fail"
+    );
+    let mut hub = Hub::new(&["a"]);
     hub.set_on_strategy("plan", "x");
     assert_eq!(
         refusal(&mut hub),
@@ -140,12 +149,27 @@ fn unassigned(value: &str) -> Hub {
 
 #[test]
 fn clusters_in_no_stage_fail_the_run_or_are_left_out_or_come_last() {
-    assert!(
-        refusal(&mut unassigned("Fail")).starts_with("some clusters are not placed in any stage, total 3, showing")
-    );
+    for (value, why) in [
+        ("Fail", "showing up to 10: b, c, d"),
+        ("Ignore=2", "at most 2 may be ignored: b, c, d"),
+    ] {
+        let mut hub = unassigned(value);
+        let said = refusal(&mut hub);
+        assert_eq!(
+            said,
+            format!("some clusters are not placed in any stage, total 3, {why}")
+        );
+        // All of them, however many there are.
+        assert_eq!(hub.run.status.options.as_ref().unwrap().unassigned, ["b", "c", "d"]);
+        let all = "Normal UpdateRunClustersUnassigned: 3 cluster(s) are in no stage of the strategy: b, c, d";
+        assert!(hub.told().iter().any(|line| line == all), "{value}");
+    }
+    let mut hub = unassigned("Fail");
+    hub.run.metadata.annotations = None;
+    refusal(&mut hub);
     assert_eq!(
-        refusal(&mut unassigned("Ignore=2")),
-        "some clusters are not placed in any stage, total 3, at most 2 may be ignored: b, c, d"
+        hub.run.status.options, None,
+        "without settings the status is upstream's"
     );
     for enough in ["Ignore", "Ignore=3", "Ignore=75%"] {
         let mut hub = unassigned(enough);

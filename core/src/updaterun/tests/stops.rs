@@ -185,7 +185,7 @@ fn a_stop_waits_for_a_cluster_that_works_no_longer_than_the_threshold() {
     assert!(stage.message.ends_with("; still updating: a"), "{}", stage.message);
     let told = hub.told();
     assert!(
-        told[0].ends_with("a (binding web-a-001): available, for too short a time"),
+        told[0].ends_with("a (binding web-a-001): Available=True for too short a time"),
         "{told:?}"
     );
     // It goes on with it, and its time has counted all along.

@@ -31,7 +31,7 @@ pub(super) async fn measure(hub: &Hub, runs: &Runs, members: &Members) -> Result
     runs.strategy("back", &json!([stage(STAGES[0], &some)])).await?;
     runs.begin("back-first", &app.name, "back", [&has_succeeded]).await?;
     let mut rows = bad(runs, members, &app, &some).await?;
-    rows.push(requested(runs, &app, &some).await?);
+    rows.extend(requested(runs, &app, &some).await?);
     Ok(rows)
 }
 
@@ -56,6 +56,8 @@ async fn bad(runs: &Runs, members: &Members, app: &Application, some: &Value) ->
         .await?;
     members.break_version("", &[]);
     let touched = restored(runs, "back-bad").await?;
+    // Those that did not work; the law is about them.
+    let failed = touched.saturating_sub(GOOD.len());
     let later = touched - before.get().copied().unwrap_or_default();
     let most = GOOD.len() + AT_ONCE;
     Ok(vec![
@@ -67,7 +69,17 @@ async fn bad(runs: &Runs, members: &Members, app: &Application, some: &Value) ->
             "",
         )
         .aim(Aim::AtMost(count(most)))
-        .note("none may fail"),
+        .note(format!(
+            "{} on which it works, and {AT_ONCE} at a time after them",
+            GOOD.len()
+        )),
+        row(
+            "… of these, clusters that ever failed to become available",
+            count(failed),
+            "",
+        )
+        .aim(Aim::AtMost(count(AT_ONCE)))
+        .note("max-failures, which is 0, and maxConcurrency"),
         row("breaker trips → clusters started after that", count(later), "").aim(Aim::AtMost(0.0)),
         row(
             "breaker trips → all clusters touched have the old version again",
@@ -79,7 +91,7 @@ async fn bad(runs: &Runs, members: &Members, app: &Application, some: &Value) ->
 }
 
 /// A version that works everywhere, and that nobody wants.
-async fn requested(runs: &Runs, app: &Application, some: &Value) -> Result<Row> {
+async fn requested(runs: &Runs, app: &Application, some: &Value) -> Result<Vec<Row>> {
     progress(&format!("{FIRST} clusters are given back what they had"));
     let gated = stage(
         STAGES[0],
@@ -88,7 +100,7 @@ async fn requested(runs: &Runs, app: &Application, some: &Value) -> Result<Row> 
     runs.strategy_with("back-gated", &json!([gated]), &[BACK]).await?;
     app.change("3").await?;
     let waits = |status: &UpdateRunStatus| is_progressing(status, "UpdateRunWaiting");
-    runs.begin("back-all", &app.name, "back-gated", [&waits]).await?;
+    let [forward] = runs.begin("back-all", &app.name, "back-gated", [&waits]).await?;
     let ask = async {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {ROLLBACK: REQUESTED}}}));
         runs.api().patch("back-all", &PatchParams::default(), &patch).await?;
@@ -97,7 +109,12 @@ async fn requested(runs: &Runs, app: &Application, some: &Value) -> Result<Row> 
     let [took] = runs.times("back-all", [&has_failed], ask).await?;
     let all = restored(runs, "back-all").await?;
     ensure!(all == FIRST, "{all} clusters were restored");
-    Ok(row(format!("rollback of {FIRST} clusters, {AT_ONCE} at a time"), took, "s").aim(Aim::Below(10.0)))
+    Ok(vec![
+        row(format!("rollback of {FIRST} clusters, {AT_ONCE} at a time"), took, "s").aim(Aim::Below(10.0)),
+        row("… against the way forward", took / forward, "×")
+            .aim(Aim::AtMost(1.0))
+            .note(format!("which took {forward:.2} s")),
+    ])
 }
 
 /// How many clusters a run has started.

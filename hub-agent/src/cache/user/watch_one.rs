@@ -157,9 +157,49 @@ fn first_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Ga
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::selection::apis::Apis;
+    use fleet_runtime::{cache::Era, queue::Next};
+    use fleet_testkit::Server;
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn an_object_that_is_deleted_and_made_anew_wakes_its_run_each_time() {
+        const PATH: &str = "/apis/example.com/v1/namespaces/ops/checks/one";
+        let server = Server::new();
+        server.serve("/api/v1", "services", "Service", true);
+        server.serve("/apis/example.com/v1", "checks", "Check", true);
+        let user = UserResources::new(server.client(), Era::default(), Apis::default());
+        user.discover().await.unwrap();
+        let (queue, run) = (Queue::default(), Key::cluster("run"));
+        let check = ObjectId {
+            group: "example.com".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Check".to_owned(),
+            namespace: "ops".to_owned(),
+            name: "one".to_owned(),
+        };
+        let watched = user
+            .watch_one(&check, true, (queue.clone(), run.clone()))
+            .await
+            .unwrap();
+        let woken = async || {
+            let taken = timeout(SYNC_WAIT, queue.take()).await.unwrap();
+            queue.done(&taken.key, Next::Wait);
+            assert_eq!(taken.key, run);
+        };
+        assert_eq!(watched.object(), None);
+        for _ in 0..2 {
+            let good = json!([{ "type": "Complete", "status": "True", "reason": "Checked" }]);
+            server.put(PATH, json!({ "status": { "conditions": good } }));
+            woken().await;
+            assert_eq!(watched.object().unwrap().conditions.len(), 1);
+            server.delete(PATH);
+            woken().await;
+            assert_eq!(watched.object(), None);
+        }
+    }
 
     #[test]
     fn a_large_object_is_kept_as_a_few_short_conditions() {

@@ -9,6 +9,7 @@ mod overrides;
 mod report_back;
 mod reports;
 mod updates;
+mod windows;
 
 use fleet_api::{
     conditions,
