@@ -128,7 +128,7 @@ pub(crate) async fn remove<S: Scope>(ctx: &Pipeline<S>, placement: &Key, key: &K
     if ctx
         .shared
         .writer
-        .delete(bindings, key, placement, uid.as_deref(), Some(unscheduled))
+        .delete(bindings, key, placement, uid.as_deref(), Some(&unscheduled))
         .await?
     {
         tracing::info!(binding = %key, "Started removing resources");

@@ -158,7 +158,7 @@ async fn remove<S: Scope>(
     let sent = ctx
         .shared
         .writer
-        .delete(bindings, key, placement, Some(&change.uid), Some(unscheduled))
+        .delete(bindings, key, placement, Some(&change.uid), Some(&unscheduled))
         .await?;
     if sent {
         // Where it was gone already, the watch has yet to show it.
