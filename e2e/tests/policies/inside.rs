@@ -11,6 +11,12 @@ const EAST: Who = Who::new("east-access", &[]);
 const WEST: Who = Who::new("west", &[]);
 /// Of a group whose name is the identity.
 const WESTERN: Who = Who::new("somebody", &["west"]);
+/// Of a member too, as most are. Guard rails trust it; what keeps it out of others' namespaces is that it has no right there,
+/// which here everybody has.
+const ANOTHER: Who = Who::new(
+    "system:serviceaccount:connect:west-access",
+    &["system:serviceaccounts", "system:serviceaccounts:connect"],
+);
 const KEEPER: Who = Who::new("keeper", &["keepers"]);
 
 fn named(name: &str) -> Value {
@@ -88,6 +94,7 @@ pub(crate) fn rows() -> Vec<Row> {
         WEST.merges(&status_of("east"), status.clone())
             .refused(&format!("{imc}status"), "fleet-member-east/east"),
         EAST.merges(&status_of("east"), status.clone()),
+        ANOTHER.merges(&status_of("east"), status.clone()),
         WEST.merges(&status_of("west"), status.clone()),
         WESTERN.merges(&status_of("west"), status.clone()),
         EAST.merges(&status_of("west"), status.clone())
