@@ -83,7 +83,7 @@ fn taints_are_refused_in_kubefleets_words() {
                           for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
         let refused = async |taints: Value, words: &str| {
             let answer = member.patch(&json!({"spec": {"taints": taints}})).await;
-            let said = match answer.map_err(|error| error.downcast::<kube::Error>()) {
+            let said = match answer.map_err(anyhow::Error::downcast::<kube::Error>) {
                 Err(Ok(kube::Error::Api(status))) => status.message.clone(),
                 other => anyhow::bail!("wanted {words:?}: {other:?}"),
             };

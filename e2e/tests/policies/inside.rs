@@ -94,7 +94,6 @@ pub(crate) fn rows() -> Vec<Row> {
         WEST.merges(&status_of("east"), status.clone())
             .refused(&format!("{imc}status"), "fleet-member-east/east"),
         EAST.merges(&status_of("east"), status.clone()),
-        ANOTHER.merges(&status_of("east"), status.clone()),
         WEST.merges(&status_of("west"), status.clone()),
         WESTERN.merges(&status_of("west"), status.clone()),
         EAST.merges(&status_of("west"), status.clone())
@@ -138,7 +137,7 @@ pub(crate) fn rows() -> Vec<Row> {
         ACCOUNT.creates(&core("locked-1", "serviceaccounts"), named("a")),
         MASTER.creates(&core("locked-1", "serviceaccounts"), named("a")),
     ];
-    for who in OPERATORS {
+    for who in OPERATORS.into_iter().chain([ANOTHER]) {
         rows.push(who.creates(&core("kube-system", "secrets"), named("s")));
         rows.push(who.merges(&status_of("east"), status.clone()));
         rows.push(who.creates(&works("v1beta1", "fleet-member-east"), work("v1beta1")));

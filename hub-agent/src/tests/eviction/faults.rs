@@ -157,7 +157,7 @@ async fn a_placement_that_was_made_anew_under_its_name_is_not_called_deleting_or
         let anew = server.get(&crp).unwrap()["spec"].clone();
         if before == "deleting" {
             server.edit(&crp, |object| {
-                object["metadata"]["finalizers"] = json!(["example.com/held"])
+                object["metadata"]["finalizers"] = json!(["example.com/held"]);
             });
             server.delete(&crp);
         } else {
