@@ -326,11 +326,13 @@ async fn each_policy_comes_and_goes_with_its_value() -> Result<()> {
             found.keys()
         );
     }
-    // Nothing that the hub or the agent needs to start is in the way of either when a rule cannot be evaluated.
-    for (name, policy) in new
-        .iter()
-        .filter(|(name, _)| name.contains("guard-rail") || name.contains("hub-"))
-    {
+    // Nothing that the hub or the agent needs to start is in the way of either when a rule cannot be evaluated, nor what the
+    // agent judges again.
+    for (name, policy) in new.iter().filter(|(name, _)| {
+        ["guard-rail", "hub-", "membercluster"]
+            .iter()
+            .any(|part| name.contains(part))
+    }) {
         ensure!(policy["spec"]["failurePolicy"] == "Ignore", "{name}");
     }
     Ok(())
