@@ -130,9 +130,7 @@ async fn main() -> ExitCode {
     let command = match (Args::try_parse_from(line), old) {
         (Ok(Args { command }), _) => command,
         (Err(error), Some(name)) if error.use_stderr() => {
-            let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            return old::refuse(first.trim_start_matches("error: "), help(name).as_deref());
+            return old::refuse(&old::words(&error), help(name).as_deref());
         }
         (Err(error), _) => {
             // Nowhere to say it is no reason to say it otherwise.
@@ -196,5 +194,22 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Args::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_that_there_are_not_are_named_as_kubefleets_plugin_names_them() {
+        for (line, words) in [
+            ("draincluster --nothing", "unknown flag: --nothing"),
+            ("uncordoncluster --nothing=x", "unknown flag: --nothing"),
+            ("approve clusterapprovalrequest -z", "unknown shorthand flag: 'z' in -z"),
+            ("draincluster --cluster-name", "flag needs an argument: --cluster-name"),
+        ] {
+            let words_of = |line: &str| {
+                let line = ["kubectl-fleet"].into_iter().chain(line.split(' '));
+                let error = <super::Args as clap::Parser>::try_parse_from(line).expect_err("it is refused");
+                super::old::words(&error)
+            };
+            assert_eq!(words_of(line), words, "{line}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, anyhow};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use tokio::time::Instant;
 
 pub(crate) use crate::globals::timeout;
@@ -68,6 +69,32 @@ pub(crate) fn is_about_pick_fixed(error: &anyhow::Error) -> bool {
 pub(crate) fn is_about_deletion(error: &anyhow::Error, placement: &str) -> bool {
     let words = format!("cluster resource placement {placement} is being deleted");
     error.root_cause().to_string().contains(&words)
+}
+
+/// What is wrong with a line, in the words of KubeFleet's plugin where it has words for that.
+pub(crate) fn words(error: &clap::Error) -> String {
+    let told = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    // As it was given, without a value and without how it is called in help.
+    let flag = told(ContextKind::InvalidArg).and_then(|text| text.split(['=', ' ']).next());
+    let flag = flag.filter(|flag| flag.starts_with('-'));
+    match (error.kind(), flag) {
+        (ErrorKind::UnknownArgument, Some(flag)) if flag.starts_with("--") => format!("unknown flag: {flag}"),
+        (ErrorKind::UnknownArgument, Some(flag)) => {
+            let letter = flag.chars().nth(1).unwrap_or('-');
+            format!("unknown shorthand flag: {letter:?} in {flag}")
+        }
+        (ErrorKind::InvalidValue, Some(flag)) if told(ContextKind::InvalidValue) == Some("") => {
+            format!("flag needs an argument: {flag}")
+        }
+        _ => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.trim_start_matches("error: ").to_owned()
+        }
+    }
 }
 
 /// How KubeFleet's plugin ends when it fails.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use fleet_e2e::agents::{self, Chart, chart};
 use fleet_e2e::binaries;
 use serde_json::{Value, json};
@@ -326,11 +326,13 @@ async fn each_policy_comes_and_goes_with_its_value() -> Result<()> {
             found.keys()
         );
     }
-    // Nothing that the hub or the agent needs to start is in the way of either when a rule cannot be evaluated.
-    for (name, policy) in new
-        .iter()
-        .filter(|(name, _)| name.contains("guard-rail") || name.contains("hub-"))
-    {
+    // Nothing that the hub or the agent needs to start is in the way of either when a rule cannot be evaluated, nor what the
+    // agent judges again.
+    for (name, policy) in new.iter().filter(|(name, _)| {
+        ["guard-rail", "hub-", "membercluster"]
+            .iter()
+            .any(|part| name.contains(part))
+    }) {
         ensure!(policy["spec"]["failurePolicy"] == "Ignore", "{name}");
     }
     Ok(())
@@ -437,5 +439,34 @@ async fn webhooks_come_with_a_service_and_rights_to_two_names_and_in_place_of_a_
     let values = json!({ "useCertManager": true, "enableWorkload": true });
     let (_, objects) = rendered("hub-agent", &values).await?;
     ensure!(named(&objects, "Certificate", "fleet-webhook-certificate") == 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn cert_managers_certificate_is_as_kubefleets_and_mounted_from_the_secret_that_was_named() -> Result<()> {
+    for (named, secret) in [(None, "fleet-webhook-server-cert"), (Some("own"), "own")] {
+        let values = json!({ "useCertManager": true, "enableWorkload": true, "webhookCertSecretName": named });
+        let (args, objects) = rendered("hub-agent", &values).await?;
+        ensure!(args.iter().any(|arg| arg == "--use-cert-manager=true"), "{args:?}");
+        let find = |kind: &str| objects.iter().find(|object| object["kind"] == kind);
+        let certificate = &find("Certificate").context("no Certificate")?["spec"];
+        let expected = json!({
+            "secretName": secret, "duration": "2160h", "renewBefore": "720h",
+            "privateKey": { "algorithm": "ECDSA", "size": 256 },
+            "dnsNames": ["fleetwebhook.fleet-system.svc", "fleetwebhook.fleet-system.svc.cluster.local"],
+            "issuerRef": { "kind": "Issuer", "name": "fleet-selfsigned-issuer" },
+        });
+        ensure!(*certificate == expected, "{certificate}");
+        let issuer = find("Issuer").context("no Issuer")?;
+        ensure!(issuer["metadata"]["name"] == "fleet-selfsigned-issuer", "{issuer}");
+        let deployment = find("Deployment").context("no Deployment")?;
+        let volume = json!([{
+            "name": "webhook-certificate", "secret": { "secretName": secret, "defaultMode": 0o444 },
+        }]);
+        ensure!(
+            deployment["spec"]["template"]["spec"]["volumes"] == volume,
+            "{deployment}"
+        );
+    }
     Ok(())
 }

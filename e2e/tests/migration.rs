@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_e2e::agents::{HUB_AGENT, NAMESPACE, chart, with_hub_flags, with_hub_values};
@@ -344,6 +345,20 @@ webhooks:
     rules: [{ apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [nothings] }]
 "#;
 
+/// The Pods and ReplicaSets that it is really asked about.
+const PODS: &str = r#"
+      - { apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods], scope: Namespaced }
+      - { apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [replicasets], scope: Namespaced }
+"#;
+const REPLICA_SET: &str = r"
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: { name: any, namespace: default }
+spec:
+  selector: { matchLabels: { app: any } }
+  template: { metadata: { labels: { app: any } }, spec: { containers: [{ name: any, image: example.com/any }] } }
+";
+
 /// What its policy manager leaves.
 const POLICY: &str = "deny-pods-and-replicasets-outside-reserved-namespaces";
 const POLICIES: &str = include_str!("../testdata/kubefleet/policies.yaml");
@@ -404,6 +419,45 @@ fn webhooks_that_would_refuse_the_new_agent_are_dealt_with_before_it_comes() {
                 ensure!(outcome == Ok(()), "{again:?}: {outcome:?}");
             }
             site.kubectl.ok(&["get", &left[0], &left[1]]).await?;
+            Ok(())
+        })
+        .await
+    });
+}
+
+#[test]
+fn a_first_release_beside_what_kubefleet_left_is_refused_before_its_pods_are() {
+    scenario("first", |ctx| async move {
+        on_a_cluster_of_its_own(&ctx, async |site| {
+            let (head, _) = WEBHOOKS.split_once("    rules:").context("rules")?;
+            site.kubectl.apply(&format!("{head}    rules:{PODS}")).await?;
+            let refused = async {
+                let create = ["create", "--dry-run=server", "-f", "-"];
+                while site.kubectl.fails_with(&create, REPLICA_SET).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            let late = "ReplicaSets are not refused";
+            tokio::time::timeout(wait::PATIENCE, refused).await.context(late)?;
+            let folder = chart::folder("hub-agent").display().to_string();
+            let install = [
+                "install",
+                "hub-agent",
+                &folder,
+                "--create-namespace",
+                "--set",
+                "image.repository=example.com/agent",
+            ];
+            let delete = ["delete", "validatingwebhookconfiguration", LEFT];
+            for further in [&[][..], &["--set", "removeKubeFleetWebhooks=true"]] {
+                let refused = site.helm(&[&install[..], further].concat()).await?;
+                let refused = refused.err().context("this was let through")?;
+                let says = format!("Run this first: kubectl delete validatingwebhookconfiguration/{LEFT}");
+                ensure!(refused.contains(&says), "{further:?}: {refused}");
+            }
+            site.kubectl.ok(&delete).await?;
+            let outcome = site.helm(&install).await?;
+            ensure!(outcome == Ok(()), "{outcome:?}");
             Ok(())
         })
         .await

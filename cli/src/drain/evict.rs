@@ -1,13 +1,14 @@
 //! Evictions of a drain: made, or found from an earlier one, and followed to their end.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
 use anyhow::Result;
 use fleet_api::{
     conditions::{Words as _, eviction::Valid},
     placement::{ClusterResourcePlacement, PlacementType},
 };
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future, stream};
+use parking_lot::Mutex;
 
 use super::{
     explain,
@@ -16,11 +17,14 @@ use super::{
 };
 use crate::{
     evictions::{self, End, Eviction},
-    hub::News,
+    hub::{Hub, News},
     old,
     problem::Problem,
     terminal::now,
 };
+
+/// How often it is asked whether what holds evictions up is still the same: bindings and budgets may change at any time.
+const ASKED_EVERY: Duration = Duration::from_secs(10);
 
 impl Drain<'_> {
     /// Asks the hub to take these off, and waits for its answers.
@@ -45,24 +49,46 @@ impl Drain<'_> {
             }
         }
         self.create(to_make).await?;
-        for placement in waiting {
-            self.say_waiting(&placement).await;
-        }
-        while !self.open.is_empty() {
-            let mut waiting = None;
-            let heard = |news| {
-                waiting = self.heard(news);
-                match (&waiting, self.open.is_empty()) {
-                    (None, false) => ControlFlow::Continue(()),
-                    _ => ControlFlow::Break(()),
-                }
-            };
-            hub.follow(&mut version, is_here, heard).await?;
-            if let Some(placement) = waiting {
-                self.say_waiting(&placement).await;
+        loop {
+            if !waiting.is_empty() {
+                self.tell(reasons(hub, cluster, waiting).await);
             }
+            if self.open.is_empty() {
+                return Ok(());
+            }
+            waiting = self.until_some_wait(&mut version).await?;
         }
-        Ok(())
+    }
+
+    /// Follows evictions until all have ended or some have begun to wait, which are returned. Of those that wait already it
+    /// tells what for whenever that is something else.
+    async fn until_some_wait(&mut self, version: &mut String) -> Result<Vec<String>, Problem> {
+        let (hub, cluster) = (self.hub, self.cluster);
+        let is_here = |it: &Eviction| it.spec.cluster_name == cluster;
+        let mut waiting = Vec::new();
+        let own = Mutex::new(self);
+        let heard = |news| {
+            let mut own = own.lock();
+            waiting = own.heard(news);
+            if waiting.is_empty() && !own.open.is_empty() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
+        let telling = async {
+            loop {
+                tokio::time::sleep(ASKED_EVERY).await;
+                let waiting = own.lock().waiting();
+                let reasons = reasons(hub, cluster, waiting).await;
+                own.lock().tell(reasons);
+            }
+        };
+        tokio::select! {
+            followed = hub.follow(version, is_here, heard) => followed?,
+            () = telling => {}
+        }
+        Ok(waiting)
     }
 
     /// Reads once more what has not ended: something may have become of it in the moment in which the drain was cut off.
@@ -147,13 +173,13 @@ impl Drain<'_> {
         Ok(())
     }
 
-    /// Notes what became of evictions. Returns the placement of one that has begun to wait.
-    fn heard(&mut self, news: News<Eviction>) -> Option<String> {
+    /// Notes what became of evictions. Returns the placements of those that have begun to wait.
+    fn heard(&mut self, news: News<Eviction>) -> Vec<String> {
         match news {
-            News::Is(eviction) => self.is(&eviction),
+            News::Is(eviction) => self.is(&eviction).into_iter().collect(),
             News::Gone(eviction) => {
                 self.was_deleted(&eviction.metadata.name.unwrap_or_default());
-                None
+                Vec::new()
             }
             News::All(all) => {
                 let there = |name: &String| all.iter().any(|it| it.metadata.name.as_ref() == Some(name));
@@ -161,7 +187,7 @@ impl Drain<'_> {
                 for name in deleted {
                     self.was_deleted(&name);
                 }
-                all.iter().filter_map(|eviction| self.is(eviction)).last()
+                all.iter().filter_map(|eviction| self.is(eviction)).collect()
             }
         }
     }
@@ -206,11 +232,39 @@ impl Drain<'_> {
         (row.outcome, row.held_up_by) = (Outcome::Undecided, vec![HeldUp::Other { message }]);
     }
 
-    /// Says what an eviction waits for.
-    async fn say_waiting(&self, placement: &str) {
-        let decision = explain::decision(self.hub, placement, self.cluster, &[], now()).await;
-        let why = decision.map(|it| explain::held_up(&it).map(|it| it.to_string()).unwrap_or_default());
-        let why = why.unwrap_or_default().replace('\n', "; ");
-        (self.say)(&format!("{placement}: waiting for its {why}"));
+    /// The placements whose evictions wait.
+    fn waiting(&self) -> Vec<String> {
+        let waits = |name: &&String| {
+            let row = self.rows.get(&Key::of(name));
+            row.is_some_and(|row| row.outcome == Outcome::Waiting)
+        };
+        self.open.values().filter(waits).cloned().collect()
     }
+
+    /// Says what placements wait for, unless that was the last that was said of them.
+    fn tell(&mut self, reasons: Vec<(String, String)>) {
+        for (placement, why) in reasons {
+            if self.told.get(&placement) != Some(&why) {
+                (self.say)(&format!("{placement}: waiting{why}"));
+                self.told.insert(placement, why);
+            }
+        }
+    }
+}
+
+/// What each of them waits for now, in words. Of one that may go, or cannot be read, there is nothing to say.
+async fn reasons(hub: &Hub, cluster: &str, placements: Vec<String>) -> Vec<(String, String)> {
+    let ask = async |placement: String| {
+        let decision = explain::decision(hub, &placement, cluster, &[], now()).await.ok()?;
+        let held_up = explain::held_up(&decision)?;
+        let word = if matches!(held_up, HeldUp::Budget { .. }) {
+            " for its"
+        } else {
+            ":"
+        };
+        let why = format!("{word} {}", held_up.to_string().replace('\n', "; "));
+        Some((placement, why))
+    };
+    let asked = stream::iter(placements).map(ask).buffered(TOGETHER);
+    asked.filter_map(future::ready).collect().await
 }

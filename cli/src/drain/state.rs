@@ -60,6 +60,8 @@ pub(super) struct Drain<'a> {
     pub(super) open: BTreeMap<String, String>,
     /// Evictions that this drain has made.
     pub(super) made: BTreeSet<String>,
+    /// What was said last of placements that wait.
+    pub(super) told: BTreeMap<String, String>,
     pub(super) runs: BTreeMap<(Option<String>, String), Vec<HeldUp>>,
     pub(super) is_cordoned: bool,
     /// Since when nothing was heard of the cluster, in words.
@@ -76,6 +78,7 @@ impl<'a> Drain<'a> {
             rows: BTreeMap::new(),
             open: BTreeMap::new(),
             made: BTreeSet::new(),
+            told: BTreeMap::new(),
             runs: BTreeMap::new(),
             is_cordoned: false,
             silent: None,

@@ -237,6 +237,38 @@ web         east      waiting   budget maxUnavailable: 0: allows no eviction
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_waited_for_is_told_anew_when_it_is_something_else() {
+    let hub = Fake::new()
+        .place("db", &pick_n(2), &["east", "west"], Answer::Waits)
+        .place("web", &pick_n(1), &["east"], Answer::Waits);
+    let limit = |name: &str, spec: &Value| {
+        hub.put(
+            &format!("clusterresourceplacementdisruptionbudgets/{name}"),
+            json!({ "spec": spec }),
+        );
+    };
+    limit("db", &json!({ "minAvailable": 2 }));
+    limit("web", &json!({ "maxUnavailable": 0 }));
+    let client = Hub::new(hub.server.client());
+    let (options, say) = (options("--wait --timeout 10m"), hub.say());
+    let interrupted = async {
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        hub.bind("db", "west", "Bound", false);
+        tokio::time::sleep(Duration::from_secs(25)).await;
+    };
+    _ = hub.run(drain(&client, "east", &options, interrupted, &say)).await;
+    assert_eq!(
+        hub.said()[1..4],
+        [
+            "db: waiting for its budget minAvailable: 2: needs 3 available, has 2",
+            "web: waiting for its budget maxUnavailable: 0: allows no eviction",
+            "db: waiting for its budget minAvailable: 2: needs 3 available, has 1; not available: west (NotReportedYet)",
+        ]
+    );
+    assert_eq!(hub.said()[4], "interrupted before east was drained");
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_wait_it_is_done_when_the_cluster_has_removed_everything() {
     let held = |hub: &Fake| {
         hub.server.edit(

@@ -56,7 +56,8 @@ fn one(requirement: &PropertyRequirement) -> Errors {
     match values.as_slice() {
         [value] if value.parse::<Quantity>().is_err() => {
             errors.push(format!(
-                "{on} value {value:?} is not a valid resource.Quantity: {QUANTITY_RULE}"
+                "{on} value {value:?} is not a valid resource.Quantity: {}",
+                no_quantity(value)
             ));
         }
         [_] => {}
@@ -66,6 +67,27 @@ fn one(requirement: &PropertyRequirement) -> Errors {
         )),
     }
     errors
+}
+
+/// Why a text is no quantity. Kubernetes' libraries take number and suffix apart first, and then look the suffix up.
+fn no_quantity(text: &str) -> &'static str {
+    fn past_sign(text: &str) -> &str {
+        text.strip_prefix(['+', '-']).unwrap_or(text)
+    }
+    fn past_digits(text: &str) -> &str {
+        text.trim_start_matches(|c: char| c.is_ascii_digit())
+    }
+    let unsigned = past_sign(text);
+    let whole = past_digits(unsigned);
+    let suffix = whole.strip_prefix('.').map_or(whole, past_digits);
+    let letters = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+    let is_taken_apart = past_digits(past_sign(letters)).is_empty();
+    let has_number = suffix.len() < unsigned.len() && unsigned != ".";
+    if is_taken_apart && has_number {
+        "unable to parse quantity's suffix"
+    } else {
+        QUANTITY_RULE
+    }
 }
 
 /// Why no property can have this name.

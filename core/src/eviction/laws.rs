@@ -2,7 +2,8 @@
 //!
 //! A toy hub with what is stored, and what the leader's caches show of it. Writes are refused when they are based on
 //! something old, as the API server does. Any write may be the last before a crash, and any answer may be lost: then the
-//! write has happened and the caches do not know. A new leader starts with caches as old as the last checkpoint.
+//! write has happened and the caches do not know. A new leader starts with caches as old as the last checkpoint. Anything
+//! may come between a record and its deletion, and between that and the outcome.
 
 use fleet_api::conditions::{self, Status};
 use fleet_api::placement::{DisruptionBudgetSpec, EvictionStatus, PlacementSpec};
@@ -14,15 +15,19 @@ use super::tests::{Stored, at, stored};
 use super::*;
 
 const CLUSTERS: [&str; 5] = ["a", "b", "c", "d", "e"];
-const READY: &str = "Available True@1 AllWorkAreAvailable";
-const LATE: &str = "Applied False@1 ApplyInProgress";
 
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Create(usize),
-    /// The leader looks at an eviction. Something goes wrong at this write, if it gets that far.
-    Pass(usize, Option<(usize, Fault)>),
-    Report(usize, bool),
+    /// The leader looks at an eviction, if it has nothing else to do, and writes what comes first. That may go wrong.
+    Pass(usize, Option<Fault>),
+    /// It writes what comes next.
+    Step(Option<Fault>),
+    Report(usize, Said),
+    /// The binding gets other content: what was said of it says nothing any more.
+    Rollout(usize),
+    /// The scheduler takes a cluster away.
+    Unschedule(usize),
     /// A deleted binding is gone.
     Gone(usize),
     /// The scheduler picks a cluster again.
@@ -39,13 +44,37 @@ enum Fault {
     LostAnswer,
 }
 
+/// What a member says of a binding.
+#[derive(Debug, Clone, Copy)]
+enum Said {
+    Ready,
+    Late,
+    Failed,
+}
+
+impl Said {
+    /// A binding of which this is said, at this generation.
+    fn of(self, cluster: &str, generation: i64) -> Stored {
+        let line = match self {
+            Self::Ready => format!("Available True@{generation} AllWorkAreAvailable"),
+            Self::Late => format!("Applied False@{generation} ApplyInProgress"),
+            Self::Failed => format!("Overridden False@{generation} OverriddenFailed"),
+        };
+        stored(cluster, "Bound", &[&line])
+    }
+}
+
 fn event() -> impl Strategy<Value = Event> {
-    let fault = prop_oneof![Just(Fault::Crash), Just(Fault::LostAnswer)];
+    let fault = prop::option::weighted(0.2, prop_oneof![Just(Fault::Crash), Just(Fault::LostAnswer)]);
+    let said = prop_oneof![6 => Just(Said::Ready), 2 => Just(Said::Late), 1 => Just(Said::Failed)];
     let cluster = 0..CLUSTERS.len();
     prop_oneof![
         3 => cluster.clone().prop_map(Event::Create),
-        8 => (0..8_usize, prop::option::of((0..3_usize, fault))).prop_map(|(e, fault)| Event::Pass(e, fault)),
-        3 => (cluster.clone(), prop::bool::weighted(0.7)).prop_map(|(c, ready)| Event::Report(c, ready)),
+        6 => (0..8_usize, fault.clone()).prop_map(|(e, fault)| Event::Pass(e, fault)),
+        8 => fault.prop_map(Event::Step),
+        3 => (cluster.clone(), said).prop_map(|(c, said)| Event::Report(c, said)),
+        1 => cluster.clone().prop_map(Event::Rollout),
+        1 => cluster.clone().prop_map(Event::Unschedule),
         2 => cluster.clone().prop_map(Event::Gone),
         2 => cluster.clone().prop_map(Event::Pick),
         2 => (cluster, 0..8_usize).prop_map(|(b, e)| Event::Show(b, e)),
@@ -71,12 +100,22 @@ struct State {
     evictions: Vec<EvictionStatus>,
 }
 
+/// What a pass has still to do.
+enum Next {
+    /// Delete what it has recorded, if that is still right by the budget that it has read.
+    Delete { read: bool },
+    /// Say that it is done.
+    Conclude,
+}
+
 struct Toy {
     truth: State,
     cache: State,
     checkpoint: State,
     /// Where each eviction aims.
     aims: Vec<&'static str>,
+    /// The eviction that the leader looks at.
+    pass: Option<(usize, Next)>,
     /// How many bindings were deleted for each.
     deletions: Vec<usize>,
     /// Whether the leader has listed what it decides from.
@@ -93,10 +132,7 @@ impl Toy {
     fn new(limit: DisruptionBudgetSpec) -> Self {
         let policy = json!({ "resourceSelectors": [],
                              "policy": { "placementType": "PickN", "numberOfClusters": CLUSTERS.len() } });
-        let bindings: Vec<_> = CLUSTERS
-            .iter()
-            .map(|cluster| stored(cluster, "Bound", &[READY]))
-            .collect();
+        let bindings: Vec<_> = CLUSTERS.iter().map(|cluster| Said::Ready.of(cluster, 1)).collect();
         let state = State {
             bindings,
             evictions: Vec::new(),
@@ -106,6 +142,7 @@ impl Toy {
             checkpoint: state.clone(),
             truth: state,
             aims: Vec::new(),
+            pass: None,
             deletions: Vec::new(),
             listed: false,
             limit,
@@ -123,18 +160,23 @@ impl Toy {
                     state.evictions.push(EvictionStatus::default());
                 }
             }
-            Event::Pass(eviction, fault) if eviction < self.aims.len() => _ = self.pass(eviction, fault),
+            Event::Pass(eviction, fault) if eviction < self.aims.len() && self.pass.is_none() => {
+                self.pass = self.begin(eviction, fault).unwrap_or_default();
+            }
             Event::Create(_) | Event::Pass(..) => {}
-            Event::Report(cluster, ready) => {
-                let uid = self.truth.live(CLUSTERS[cluster]).and_then(|b| b.metadata.uid.clone());
-                let said = stored("x", "Bound", &[if ready { READY } else { LATE }]).status;
-                for state in [&mut self.truth, &mut self.cache, &mut self.checkpoint] {
-                    let live = state.bindings.iter_mut().find(|b| b.metadata.uid == uid);
-                    if let Some(live) = live.filter(|b| b.metadata.deletion_timestamp.is_none()) {
-                        live.status = said.clone();
-                    }
+            Event::Step(fault) => {
+                if let Some((eviction, next)) = self.pass.take() {
+                    self.pass = self.go_on(eviction, &next, fault).unwrap_or_default();
                 }
             }
+            Event::Report(cluster, said) => self.shown_at_once(CLUSTERS[cluster], |live| {
+                let generation = live.metadata.generation.unwrap_or_default();
+                live.status = said.of("x", generation).status;
+            }),
+            Event::Rollout(cluster) => self.shown_at_once(CLUSTERS[cluster], |live| {
+                live.metadata.generation = live.metadata.generation.map(|generation| generation + 1);
+            }),
+            Event::Unschedule(cluster) => self.shown_at_once(CLUSTERS[cluster], going),
             Event::Gone(cluster) => {
                 let is_gone =
                     |b: &Stored| b.spec.target_cluster == CLUSTERS[cluster] && b.metadata.deletion_timestamp.is_some();
@@ -144,7 +186,7 @@ impl Toy {
                 let taken = |b: &Stored| b.spec.target_cluster == CLUSTERS[cluster];
                 if !self.truth.bindings.iter().any(taken) {
                     self.serial += 1;
-                    let mut new = stored(CLUSTERS[cluster], "Bound", &[LATE]);
+                    let mut new = Said::Late.of(CLUSTERS[cluster], 1);
                     new.metadata.uid = Some(format!("new-{}", self.serial));
                     self.truth.bindings.push(new.clone());
                     self.cache.bindings.retain(|b| !taken(b));
@@ -161,7 +203,19 @@ impl Toy {
             Event::NewLeader => {
                 self.cache = self.checkpoint.clone();
                 self.listed = false;
+                self.pass = None;
             }
+        }
+    }
+
+    /// What this process writes, and what members say: every cache shows it.
+    fn shown_at_once(&mut self, cluster: &str, change: impl Fn(&mut Stored)) {
+        let Some(uid) = self.truth.live(cluster).map(|live| live.metadata.uid.clone()) else {
+            return;
+        };
+        for state in [&mut self.truth, &mut self.cache, &mut self.checkpoint] {
+            let mut same = state.bindings.iter_mut().filter(|b| b.metadata.uid == uid);
+            same.next().into_iter().for_each(&change);
         }
     }
 
@@ -200,38 +254,68 @@ impl Toy {
         (decision, status)
     }
 
-    /// What the shell does.
-    fn pass(&mut self, i: usize, fault: Option<(usize, Fault)>) -> Result<(), Stopped> {
-        let mut writes = 0..;
-        let mut fault_now = || {
-            fault
-                .filter(|(at, _)| Some(*at) == writes.next())
-                .map(|(_, fault)| fault)
-        };
+    /// What the shell does: up to the first write.
+    fn begin(&mut self, i: usize, fault: Option<Fault>) -> Result<Option<(usize, Next)>, Stopped> {
         if self.view(i, &self.cache.evictions[i]).ended().is_some() {
-            return Ok(());
+            return Ok(None);
         }
         if self.cache.evictions[i].target.is_some() {
             self.show(self.aims[i]);
         }
         let (mut decision, mut status) = self.decide(i, Budget::Unread);
-        if decision.outcome == Outcome::NeedsBudget {
+        let read = decision.outcome == Outcome::NeedsBudget;
+        if read {
             if !self.listed {
                 self.cache = self.truth.clone();
                 self.listed = true;
             }
             (decision, status) = self.decide(i, Budget::Limit(&self.limit));
         }
-        let Some(status) = status else { return Ok(()) };
-        if self.cache.evictions[i].target != status.target || !matches!(decision.outcome, Outcome::Evict(_)) {
-            self.write(i, status, fault_now())?;
+        let Some(status) = status else { return Ok(None) };
+        let evicts = matches!(decision.outcome, Outcome::Evict(_));
+        if self.cache.evictions[i].target != status.target || !evicts {
+            self.write(i, status, fault)?;
         }
-        let Outcome::Evict(target) = &decision.outcome else {
-            return Ok(());
-        };
-        self.delete(i, &target.uid, decision.count.is_some(), fault_now())?;
-        let status = executed(&self.view(i, &self.cache.evictions[i]), at(1000));
-        self.write(i, status, fault_now())
+        Ok(evicts.then_some((i, Next::Delete { read })))
+    }
+
+    /// And one write more.
+    fn go_on(&mut self, i: usize, next: &Next, fault: Option<Fault>) -> Result<Option<(usize, Next)>, Stopped> {
+        match *next {
+            Next::Delete { read } => {
+                let target = self.cache.evictions[i].target.clone().ok_or(Stopped)?;
+                let same = |b: &Stored| b.metadata.uid.as_ref() == Some(&target.uid);
+                let stays = |b: &Stored| same(b) && b.metadata.deletion_timestamp.is_none();
+                if self.cache.bindings.iter().any(stays) {
+                    let budget = if read {
+                        Budget::Limit(&self.limit)
+                    } else {
+                        Budget::Unread
+                    };
+                    if self.decide(i, budget).0.outcome != Outcome::Evict(target.clone()) {
+                        return Err(Stopped);
+                    }
+                    self.delete(i, &target.uid, fault)?;
+                }
+                Ok(Some((i, Next::Conclude)))
+            }
+            Next::Conclude => {
+                let status = executed(&self.view(i, &self.cache.evictions[i]), at(1000));
+                self.write(i, status, fault)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// A look at an eviction, from its first write to its last.
+    fn pass_over(&mut self, i: usize) {
+        while self.pass.is_some() {
+            self.happen(Event::Step(None));
+        }
+        self.happen(Event::Pass(i, None));
+        while self.pass.is_some() {
+            self.happen(Event::Step(None));
+        }
     }
 
     fn write(&mut self, i: usize, status: EvictionStatus, fault: Option<Fault>) -> Result<(), Stopped> {
@@ -252,7 +336,7 @@ impl Toy {
         Ok(())
     }
 
-    fn delete(&mut self, i: usize, uid: &str, by_budget: bool, fault: Option<Fault>) -> Result<(), Stopped> {
+    fn delete(&mut self, i: usize, uid: &str, fault: Option<Fault>) -> Result<(), Stopped> {
         let same = |b: &&Stored| b.metadata.uid.as_deref() == Some(uid);
         let seen = self.cache.bindings.iter().find(same).map(|b| &b.metadata);
         let Some(found) = self.truth.bindings.iter().find(same) else {
@@ -265,7 +349,9 @@ impl Toy {
         if matches!(fault, Some(Fault::Crash)) {
             return Err(Stopped);
         }
-        if by_budget {
+        let none = Taken::default();
+        let view = Binding::of(&found.metadata, &found.spec, Some(&found.status), &none);
+        if !failed::is_failed(&view, SignedDuration::MAX, at(1000)) {
             let count = self.truth.count(&self.limit);
             assert!(count.allows(), "the budget is broken: {count:?}");
         }
@@ -275,15 +361,20 @@ impl Toy {
             .bindings
             .iter_mut()
             .find(|b| b.metadata.uid.as_deref() == Some(uid));
-        let found = found.expect("it was there");
-        found.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        found.metadata.generation = Some(2);
+        going(found.expect("it was there"));
         if fault.is_some() {
             return Err(Stopped);
         }
         self.show(self.aims[i]);
         Ok(())
     }
+}
+
+/// Somebody has deleted it.
+fn going(binding: &mut Stored) {
+    let meta = &mut binding.metadata;
+    meta.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    meta.generation = meta.generation.map(|generation| generation + 1);
 }
 
 impl State {
@@ -322,7 +413,7 @@ proptest! {
         }
         for _ in 0..4 {
             for i in 0..toy.aims.len() {
-                toy.happen(Event::Pass(i, None));
+                toy.pass_over(i);
             }
         }
         for (i, status) in toy.truth.evictions.iter().enumerate() {

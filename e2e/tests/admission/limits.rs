@@ -100,12 +100,7 @@ fn objects(folder: &Path, found: &mut Vec<(String, Value)>) -> Result<()> {
         if path.is_dir() {
             objects(&path, found)?;
         } else if path.extension().is_some_and(|extension| extension == "md") {
-            let text = fs::read_to_string(&path)?;
-            let blocks = text.split("```yaml\n").skip(1);
-            let yaml = blocks.filter_map(|block| block.split("```").next());
-            // Fragments need not be whole documents.
-            let parsed = yaml.filter_map(|yaml| serde_saphyr::from_slice_multiple::<Value>(yaml.as_bytes()).ok());
-            found.extend(parsed.flatten().map(|object| (path.display().to_string(), object)));
+            in_guide(&path, found)?;
         } else if path.extension().is_some_and(|extension| extension == "yaml") {
             let text = fs::read(&path)?;
             let all: Vec<Value> =
@@ -116,12 +111,38 @@ fn objects(folder: &Path, found: &mut Vec<(String, Value)>) -> Result<()> {
     Ok(())
 }
 
+/// All objects in the YAML of a guide.
+fn in_guide(path: &Path, found: &mut Vec<(String, Value)>) -> Result<()> {
+    let text = fs::read_to_string(path)?;
+    let blocks = text.split("```yaml\n").skip(1);
+    for yaml in blocks.filter_map(|block| block.split("```").next()) {
+        let kind = |line: &str| {
+            line.trim_start_matches("- ")
+                .strip_prefix("kind:")
+                .map(str::trim)
+                .map(ToOwned::to_owned)
+        };
+        let is_judged = |kind: String| JUDGED.iter().any(|(name, _)| *name == kind);
+        match serde_saphyr::from_slice_multiple::<Value>(yaml.as_bytes()) {
+            Ok(all) => found.extend(all.into_iter().map(|object| (path.display().to_string(), object))),
+            Err(error) if yaml.lines().filter_map(kind).any(is_judged) => {
+                return Err(error).with_context(|| format!("{}: {yaml}", path.display()));
+            }
+            // Fragments need not be whole documents.
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn every_example_is_let_in_in_both_versions() {
     scenario("accepted", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
         let mut examples = Vec::new();
-        objects(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"), &mut examples)?;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        objects(&root.join("docs"), &mut examples)?;
+        in_guide(&root.join("README.md"), &mut examples)?;
         with_webhooks(ctx.fleet(), async || {
             let mut judged = 0;
             for (file, example) in &examples {

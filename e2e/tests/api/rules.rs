@@ -288,6 +288,55 @@ fn an_object_that_breaks_a_rule_is_refused_with_its_message() {
     });
 }
 
+#[test]
+fn a_budget_is_a_number_from_nought_on_or_a_share() {
+    scenario("budgets", |ctx| async move {
+        const RULE: &str = "If supplied value is String should match regex '^(100|[0-9]{1,2})%$' or If supplied value is Integer must be \
+                            greater than or equal to 0";
+        let kind = kinds::find("clusterresourceplacementdisruptionbudgets");
+        let namespace = ctx.namespace("hub").await?;
+        for field in ["minAvailable", "maxUnavailable"] {
+            let budget = |value: &Value| {
+                let mut object = kind.named(&ctx, &namespace);
+                object["spec"] = json!({ field: value });
+                object
+            };
+            for value in [
+                json!(-1),
+                json!("-5%"),
+                json!("101%"),
+                json!("5"),
+                json!("5 %"),
+                json!(""),
+            ] {
+                refused(&ctx, &kind, &namespace, &budget(&value), RULE).await?;
+            }
+            for value in [
+                json!("5%"),
+                json!("05%"),
+                json!("0%"),
+                json!("100%"),
+                json!(0),
+                json!(7),
+            ] {
+                for version in ["v1beta1", "v1"] {
+                    let mut object = budget(&value);
+                    object["apiVersion"] = format!("placement.kubernetes-fleet.io/{version}").into();
+                    let object: DynamicObject = serde_json::from_value(object)?;
+                    let dry_run = PostParams {
+                        dry_run: true,
+                        ..PostParams::default()
+                    };
+                    let api = kind.api(&ctx, version, &namespace).await?;
+                    let answer = api.create(&dry_run, &object).await;
+                    ensure!(answer.is_ok(), "{field}: {value} as {version}: {answer:?}");
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
 async fn refused(ctx: &Ctx, kind: &Kind, namespace: &str, object: &Value, message: &str) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(object.clone())?;
     let dry_run = PostParams {

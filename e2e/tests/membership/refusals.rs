@@ -2,6 +2,7 @@
 
 use anyhow::ensure;
 use fleet_api::cluster::MemberCluster;
+use fleet_core::names::qualified_name;
 use fleet_e2e::agents;
 use fleet_e2e::harness::{Made, scenario};
 use fleet_e2e::members::{Member, of};
@@ -12,7 +13,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, ApiResource, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn names_that_can_never_be_a_namespace_are_refused_or_explained() {
@@ -77,20 +78,55 @@ fn taints_are_refused_in_kubefleets_words() {
     scenario("taints", |ctx| async move {
         let member = Member::create(&ctx, "m").await?;
         let taint = |key: &str, value: &str| json!({"key": key, "value": value, "effect": "NoSchedule"});
-        let refused = [
-            (json!([taint("not a key", "v")]), "invalid taint key"),
-            (json!([taint("k", "not a value!")]), "invalid taint value"),
-            (
-                json!([taint("k", "v"), taint("k", "v")]),
-                "already exists, taints must be unique",
-            ),
-        ];
-        for (taints, words) in refused {
+        let value_rule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+                          start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used \
+                          for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+        let refused = async |taints: Value, words: &str| {
             let answer = member.patch(&json!({"spec": {"taints": taints}})).await;
-            let said = answer.map_or_else(|error| error.to_string(), |mc| format!("accepted: {mc:?}"));
-            ensure!(said.contains(words), "wanted {words:?}: {said}");
+            let said = match answer.map_err(anyhow::Error::downcast::<kube::Error>) {
+                Err(Ok(kube::Error::Api(status))) => status.message.clone(),
+                other => anyhow::bail!("wanted {words:?}: {other:?}"),
+            };
+            ensure!(
+                said.ends_with(&format!("denied request: {words}")),
+                "wanted {words:?}: {said}"
+            );
+            Ok(())
+        };
+        let keys = [
+            "not a key".to_owned(),
+            "x".repeat(64),
+            format!("-{}", "x".repeat(63)),
+            "/a".to_owned(),
+            "A/a".to_owned(),
+            format!("{}/a", "x".repeat(254)),
+            "example.com/".to_owned(),
+            "a/b/c".to_owned(),
+            String::new(),
+        ];
+        for key in keys {
+            let why = qualified_name(&key).join("; ");
+            ensure!(!why.is_empty(), "{key} is a name");
+            let words = format!("invalid taint key {{Key:{key} Value:v Effect:NoSchedule}}: {why}");
+            refused(json!([taint(&key, "v")]), &words).await?;
         }
-        let allowed = json!([taint("k", "v"), taint("k", "w")]);
+        let long = "must be no more than 63 bytes";
+        for (value, why) in [
+            ("not a value!".to_owned(), value_rule.to_owned()),
+            ("x".repeat(64), long.to_owned()),
+            (format!("{}-", "x".repeat(63)), format!("{long}; {value_rule}")),
+        ] {
+            let words = format!("invalid taint value {{Key:k Value:{value} Effect:NoSchedule}}: {why}");
+            refused(json!([taint("k", &value)]), &words).await?;
+        }
+        let twice = "taint {Key:k Value:v Effect:NoSchedule} already exists, taints must be unique";
+        refused(json!([taint("k", "v"), taint("k", "v")]), twice).await?;
+        let (name, prefix) = ("x".repeat(63), "x".repeat(253));
+        let allowed = json!([
+            taint("k", "v"),
+            taint("k", "w"),
+            taint(&format!("{prefix}/{name}"), &name)
+        ]);
         member.patch(&json!({"spec": {"taints": allowed}})).await?;
         Ok(())
     });

@@ -11,6 +11,12 @@ const EAST: Who = Who::new("east-access", &[]);
 const WEST: Who = Who::new("west", &[]);
 /// Of a group whose name is the identity.
 const WESTERN: Who = Who::new("somebody", &["west"]);
+/// Of a member too, as most are. Guard rails trust it; what keeps it out of others' namespaces is that it has no right there,
+/// which here everybody has.
+const ANOTHER: Who = Who::new(
+    "system:serviceaccount:connect:west-access",
+    &["system:serviceaccounts", "system:serviceaccounts:connect"],
+);
 const KEEPER: Who = Who::new("keeper", &["keepers"]);
 
 fn named(name: &str) -> Value {
@@ -131,7 +137,7 @@ pub(crate) fn rows() -> Vec<Row> {
         ACCOUNT.creates(&core("locked-1", "serviceaccounts"), named("a")),
         MASTER.creates(&core("locked-1", "serviceaccounts"), named("a")),
     ];
-    for who in OPERATORS {
+    for who in OPERATORS.into_iter().chain([ANOTHER]) {
         rows.push(who.creates(&core("kube-system", "secrets"), named("s")));
         rows.push(who.merges(&status_of("east"), status.clone()));
         rows.push(who.creates(&works("v1beta1", "fleet-member-east"), work("v1beta1")));

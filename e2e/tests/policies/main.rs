@@ -4,6 +4,7 @@ mod asking;
 mod cluster;
 mod inside;
 mod members;
+mod overrides;
 mod people;
 mod workloads;
 
@@ -20,7 +21,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 /// Everything that can be chosen, once.
-fn values() -> Value {
+fn values(webhooks: bool) -> Value {
     let manager = json!({
         // Keys as somebody might write them.
         "denyServiceAccountsAndTokenRequestsInReservedNamespaces": {
@@ -29,6 +30,7 @@ fn values() -> Value {
     });
     json!({
         "channel": { "service": { "type": "ClusterIP" } },
+        "enableWebhook": webhooks,
         "whitelistedUsers": ["boss"],
         "whitelistedGroups": "fleet-admins, others",
         "denyModifyMemberClusterLabels": true,
@@ -59,12 +61,20 @@ async fn on(ctx: &Ctx, fleet: &Fleet) -> Result<()> {
     let kubectl = fleet.kubectl(hub)?;
     kubectl.apply(people::EVERYBODY).await?;
     let chart = Chart::new(&binaries::find_or_build_helm().await?, "hub-agent");
-    chart.install(fleet, hub, &values()).await?;
+    // With webhooks there is no policy for overrides, so that one of before can be there.
+    chart.install(fleet, hub, &values(true)).await?;
     kubectl.apply(THINGS).await?;
+    chart.install(fleet, hub, &values(false)).await?;
     let admin = asking::admin(fleet, hub).await?;
     let client = Client::try_from(admin.clone())?;
     in_force(&client).await?;
-    let rows = [cluster::rows(), members::rows(), inside::rows(), workloads::rows()];
+    let rows = [
+        cluster::rows(),
+        members::rows(),
+        inside::rows(),
+        overrides::rows(),
+        workloads::rows(),
+    ];
     asking::all(&admin, &rows.into_iter().flatten().collect::<Vec<_>>()).await?;
     nothing_failed(&client).await?;
     // Both of KubeFleet's policy manager as they are without configuration: the API server takes them.
@@ -112,23 +122,30 @@ async fn in_force(client: &Client) -> Result<()> {
         let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
         wait::until_present(accounts, "default", "exists", |_| true).await?;
     }
-    // Policies become known in the order of their making; this is the last.
-    let probe = json!({ "metadata": { "name": "probe", "namespace": "locked-1" } });
-    let path = "/api/v1/namespaces/locked-1/serviceaccounts?dryRun=All";
-    let refused = async {
-        loop {
-            let request = Request::post(path)
-                .header("Impersonate-User", "dev")
-                .header("Content-Type", "application/json");
-            let request = request.body(serde_json::to_vec(&probe)?)?;
-            if client.request_text(request).await.is_err() {
-                return anyhow::Ok(());
+    // Policies become known in the order of their making; these are the last of both installations.
+    let account = json!({ "metadata": { "name": "probe", "namespace": "locked-1" } });
+    let wrong = overrides::by(&["add /kind"]);
+    let overrides = "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/tools/resourceoverrides";
+    for (path, probe) in [
+        ("/api/v1/namespaces/locked-1/serviceaccounts", account),
+        (overrides, wrong),
+    ] {
+        let refused = async {
+            loop {
+                let request = Request::post(format!("{path}?dryRun=All"))
+                    .header("Impersonate-User", "dev")
+                    .header("Content-Type", "application/json");
+                let request = request.body(serde_json::to_vec(&probe)?)?;
+                if client.request_text(request).await.is_err() {
+                    return anyhow::Ok(());
+                }
             }
-        }
-    };
-    tokio::time::timeout(wait::PATIENCE, refused)
-        .await
-        .context("no policy is in force")?
+        };
+        tokio::time::timeout(wait::PATIENCE, refused)
+            .await
+            .context("no policy is in force")??;
+    }
+    Ok(())
 }
 
 /// A rule that cannot be evaluated denies nothing and is seen by nobody, but the API server counts it as an error that was

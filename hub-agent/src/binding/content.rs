@@ -136,7 +136,7 @@ pub(super) async fn delete_unscheduled<S: Scope>(
 ) -> Result<bool, WriteError> {
     let unscheduled = |found: &S::Binding| found.spec().state == BindingState::Unscheduled;
     let (bindings, writer) = (&ctx.family.bindings, &ctx.shared.writer);
-    let sent = writer.delete(bindings, key, placement, uid, Some(unscheduled)).await?;
+    let sent = writer.delete(bindings, key, placement, uid, Some(&unscheduled)).await?;
     if sent {
         tracing::info!(binding = %key, "Started removing resources");
     }

@@ -9,9 +9,14 @@ use crate::{
     pipeline::{Error, Pipeline},
 };
 
-/// Deletes the binding that an eviction has recorded, if it is still that one and as it was just seen. One that is going or
-/// gone counts as deleted.
-pub(crate) async fn evict<S: Scope>(ctx: &Pipeline<S>, placement: &Key, target: &EvictionTarget) -> Result<(), Error> {
+/// Deletes the binding that an eviction has recorded, if it is still that one, and `still` holds when its turn has come: what
+/// is asked then is what is deleted. One that is going or gone counts as deleted. False if it stays.
+pub(crate) async fn evict<S: Scope>(
+    ctx: &Pipeline<S>,
+    placement: &Key,
+    target: &EvictionTarget,
+    still: &(dyn Fn() -> bool + Sync),
+) -> Result<bool, Error> {
     let (key, bindings) = (beside(placement, &target.name), &ctx.family.bindings);
     let stays = || {
         let found = bindings.get(&key);
@@ -21,21 +26,21 @@ pub(crate) async fn evict<S: Scope>(ctx: &Pipeline<S>, placement: &Key, target: 
         })
     };
     if !stays() {
-        return Ok(());
+        return Ok(true);
     }
-    // Its content is not judged again: the version goes along with the request, so it is what was decided about.
-    let seen = |_: &S::Binding| true;
+    let seen = |_: &S::Binding| still();
     let sent = ctx
         .shared
         .writer
-        .delete(bindings, &key, placement, Some(&target.uid), Some(seen))
+        .delete(bindings, &key, placement, Some(&target.uid), Some(&seen))
         .await?;
-    if sent {
-        // Where it was gone already, the watch has yet to show it.
-        if stays() {
-            bindings.deleted(&key, Some(&target.uid));
-        }
-        tracing::info!(binding = %key, "Evicted");
+    if !sent {
+        return Ok(!stays());
     }
-    Ok(())
+    // Where it was gone already, the watch has yet to show it.
+    if stays() {
+        bindings.deleted(&key, Some(&target.uid));
+    }
+    tracing::info!(binding = %key, "Evicted");
+    Ok(true)
 }

@@ -25,7 +25,7 @@ pub(super) async fn binding(ctx: &Evictions, name: &str) -> Result<(), Error> {
     read.map(drop).map_err(|failure| unread("the binding", &failure))
 }
 
-/// A placement that no watch has shown.
+/// A placement as it is now.
 pub(super) async fn placement(ctx: &Evictions, key: &Key) -> Result<(), Error> {
     let (writer, placements) = (&ctx.pipeline.shared.writer, &ctx.pipeline.family.placements);
     let read = writer.read(placements, key).await;

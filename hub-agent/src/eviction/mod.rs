@@ -54,7 +54,7 @@ pub(crate) struct Evictions {
     listed: Mutex<HashSet<Key>>,
     told: Told<EvictionEvent>,
     /// Annotations that were named.
-    named: Told<EvictionEvent>,
+    named: Told<Vec<EvictionEvent>>,
     stop: CancellationToken,
 }
 
@@ -81,6 +81,12 @@ impl Evictions {
 
     fn tell(&self, eviction: &Stored, event: &EvictionEvent) {
         record(&self.pipeline.shared.events, ScopeName::Cluster, eviction, event);
+    }
+
+    /// The annotations that were named.
+    #[cfg(test)]
+    pub(crate) fn named(&self, key: &Key) -> Vec<EvictionEvent> {
+        self.named.last(key).unwrap_or_default()
     }
 
     /// Tells what goes on for a while, once.
@@ -182,28 +188,31 @@ pub(crate) async fn pass(ctx: &Evictions, key: &Key) -> Result<Next, Error> {
 }
 
 async fn look(ctx: &Evictions, key: &Key, eviction: &Arc<Stored>) -> Result<Next, Error> {
-    let ignored = view(eviction).ignored.into_iter().next();
-    if let Some((annotation, value)) = ignored {
-        let (annotation, value) = (annotation.to_owned(), value.to_owned());
-        let event = EvictionEvent::BadAnnotation { annotation, value };
-        if ctx.named.is_news(key, event.clone()) {
-            ctx.tell(eviction, &event);
+    let unusable: Vec<_> = view(eviction).ignored.into_iter().map(bad_annotation).collect();
+    if !unusable.is_empty() && ctx.named.is_news(key, unusable.clone()) {
+        for event in &unusable {
+            ctx.tell(eviction, event);
         }
     }
-    let decision = decided(ctx, key, eviction).await?;
+    let (decision, budget) = decided(ctx, key, eviction).await?;
     match &decision.outcome {
         Outcome::Evict(_) if is_held(ctx, eviction) => {
             let cluster = eviction.spec.cluster_name.clone();
             ctx.tell_once(key, eviction, &EvictionEvent::Held { cluster });
             Ok(Next::Wait)
         }
-        Outcome::Evict(target) => write::evict(ctx, key, eviction, &decision, target).await,
+        Outcome::Evict(target) => write::evict(ctx, key, eviction, (&decision, budget.limit()), target).await,
         Outcome::Waiting { look_again, .. } => {
             write::wait(ctx, key, eviction, &decision).await?;
             Ok(ctx.pipeline.next(Some(*look_again)))
         }
         _ => write::end(ctx, key, eviction, &decision).await,
     }
+}
+
+fn bad_annotation((annotation, value): (&'static str, &str)) -> EvictionEvent {
+    let (annotation, value) = (annotation.to_owned(), value.to_owned());
+    EvictionEvent::BadAnnotation { annotation, value }
 }
 
 /// Whether the hub went back in time: then nothing of the cluster is deleted until somebody has said to go on.
@@ -213,8 +222,25 @@ fn is_held(ctx: &Evictions, eviction: &Stored) -> bool {
     cluster.is_some_and(|cluster| recovery::is_held(internals, &cluster, ctx.pipeline.now()))
 }
 
+/// What was found where the budget was looked for.
+enum Read {
+    /// Nobody has looked.
+    Not,
+    /// This, at the API server.
+    Live(Option<Arc<DisruptionBudget>>),
+}
+
+impl Read {
+    fn limit(&self) -> Budget<'_> {
+        match self {
+            Self::Not => Budget::Unread,
+            Self::Live(found) => limit(found.as_deref()),
+        }
+    }
+}
+
 /// Decides, after looking past the caches where an end or a deletion depends on it.
-async fn decided(ctx: &Evictions, key: &Key, eviction: &Stored) -> Result<Decision, Error> {
+async fn decided(ctx: &Evictions, key: &Key, eviction: &Stored) -> Result<(Decision, Read), Error> {
     let placement = Key::cluster(eviction.spec.placement_name.as_str());
     let view = view(eviction);
     if let Some(target) = &view.status.target {
@@ -225,12 +251,12 @@ async fn decided(ctx: &Evictions, key: &Key, eviction: &Stored) -> Result<Decisi
         let cached = ctx.stores.budgets.get(&placement);
         let decision = decide_by(ctx, key, eviction, limit(cached.as_deref()));
         if matches!(decision.outcome, Outcome::Waiting { .. }) {
-            return Ok(decision);
+            return Ok((decision, Read::Not));
         }
     }
     let mut decision = decide_by(ctx, key, eviction, Budget::Unread);
-    // An end is for ever, and one watch may be behind another.
-    if decision.outcome == Outcome::Invalid(Valid::PlacementMissing) {
+    // An end is for ever, and one watch may be behind another: that of a placement which was made anew under its name too.
+    if let Outcome::Invalid(Valid::PlacementMissing | Valid::PlacementDeleting | Valid::PickFixed) = &decision.outcome {
         confirm::placement(ctx, &placement).await?;
         decision = decide_by(ctx, key, eviction, Budget::Unread);
     }
@@ -238,14 +264,15 @@ async fn decided(ctx: &Evictions, key: &Key, eviction: &Stored) -> Result<Decisi
         confirm::bindings(ctx, &placement).await?;
         decision = decide_by(ctx, key, eviction, Budget::Unread);
     }
-    if decision.outcome == Outcome::NeedsBudget {
-        let budget = confirm::budget(ctx, &placement).await?;
-        if budget.is_some() {
-            confirm::first_of_term(ctx, &placement).await?;
-        }
-        decision = decide_by(ctx, key, eviction, limit(budget.as_deref()));
+    if decision.outcome != Outcome::NeedsBudget {
+        return Ok((decision, Read::Not));
     }
-    Ok(decision)
+    let budget = confirm::budget(ctx, &placement).await?;
+    if budget.is_some() {
+        confirm::first_of_term(ctx, &placement).await?;
+    }
+    let budget = Read::Live(budget);
+    Ok((decide_by(ctx, key, eviction, budget.limit()), budget))
 }
 
 /// Decides from the caches; the budget only if somebody has looked for it.

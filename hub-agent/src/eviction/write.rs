@@ -6,18 +6,19 @@ use fleet_api::{
     patch,
     placement::{ClusterResourcePlacementEviction as Stored, EvictionStatus, EvictionTarget},
 };
-use fleet_core::eviction::{Decision, executed};
+use fleet_core::eviction::{Budget, Decision, Outcome, executed};
 use fleet_runtime::{Key, queue::Next};
 
-use super::{Evictions, again, view};
+use super::{Evictions, again, decide_by, is_held, view};
 use crate::{binding, pipeline::Error, writer::Part};
 
-/// The record, the deletion and the outcome, in this order: after a crash the record decides.
+/// The record, the deletion and the outcome, in this order: after a crash the record decides. While the record is written
+/// much may change, so whether it may go is asked once more when the deletion is sent, with the budget that was just read.
 pub(super) async fn evict(
     ctx: &Evictions,
     key: &Key,
     eviction: &Arc<Stored>,
-    decision: &Decision,
+    (decision, budget): (&Decision, Budget<'_>),
     target: &EvictionTarget,
 ) -> Result<Next, Error> {
     let is_recorded = view(eviction).status.target.as_ref() == Some(target);
@@ -31,12 +32,19 @@ pub(super) async fn evict(
             None => return Ok(again()),
         }
     };
-    if ctx.stop.is_cancelled() {
-        // The next leader decides by the record.
-        return Ok(Next::Wait);
-    }
+    let still = || {
+        let is_same = ctx.stores.evictions.get(key).is_some_and(|now| {
+            let (now, then) = (&now.metadata, &recorded.metadata);
+            now.resource_version == then.resource_version && now.deletion_timestamp.is_none()
+        });
+        let decided = || decide_by(ctx, key, &recorded, budget).outcome;
+        is_same && !ctx.stop.is_cancelled() && !is_held(ctx, &recorded) && decided() == Outcome::Evict(target.clone())
+    };
     let placement = Key::cluster(recorded.spec.placement_name.as_str());
-    binding::evict(&ctx.pipeline, &placement, target).await?;
+    if !binding::evict(&ctx.pipeline, &placement, target, &still).await? {
+        // The next leader decides by the record, and so does the next pass: the binding is there, so it is decided anew.
+        return Ok(if ctx.stop.is_cancelled() { Next::Wait } else { again() });
+    }
     let status = executed(&view(&recorded), ctx.pipeline.now());
     conclude(ctx, key, &recorded, status, decision).await
 }

@@ -69,8 +69,10 @@ trait Override: SpecKind<Spec: Serialize + Clone + Send> {
     fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot>;
     /// Of which scope the objects are that it selects.
     const SCOPE: Scope;
-    /// What the webhook would say of it, were it new.
-    fn judge(&self, key: &Key, stores: &OverrideStores) -> Verdict;
+    /// How many there are that count together with it, it included.
+    fn count(key: &Key, stores: &OverrideStores) -> usize;
+    /// What the webhook would say of it, were it new beside so many others.
+    fn judge(&self, key: &Key, stores: &OverrideStores, count: usize) -> Verdict;
 }
 
 impl Override for ClusterResourceOverride {
@@ -98,9 +100,13 @@ impl Override for ClusterResourceOverride {
 
     const SCOPE: Scope = Scope::Cluster;
 
-    fn judge(&self, key: &Key, stores: &OverrideStores) -> Verdict {
+    fn count(_: &Key, stores: &OverrideStores) -> usize {
+        stores.cluster_wide.len()
+    }
+
+    fn judge(&self, key: &Key, stores: &OverrideStores, count: usize) -> Verdict {
         let others = Others {
-            count: 0,
+            count,
             selecting: &|selected| another(stores.cluster_wide_selecting.keys(selected), key),
         };
         admission::cluster_wide(key.name(), &self.spec, None, &others)
@@ -128,9 +134,15 @@ impl Override for ResourceOverride {
 
     const SCOPE: Scope = Scope::Namespaced;
 
-    fn judge(&self, key: &Key, stores: &OverrideStores) -> Verdict {
+    fn count(key: &Key, stores: &OverrideStores) -> usize {
+        stores
+            .namespaced_in
+            .count(&key.namespace().unwrap_or_default().to_owned())
+    }
+
+    fn judge(&self, key: &Key, stores: &OverrideStores, count: usize) -> Verdict {
         let others = Others {
-            count: 0,
+            count,
             selecting: &|selected| another(stores.namespaced_selecting.keys(selected), key),
         };
         let namespace = key.namespace().unwrap_or_default();
@@ -243,7 +255,7 @@ async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
             return Err(Error::NotYet(format!("{} {own} exists already", K::Snapshot::KIND)));
         }
         tracing::info!(snapshot = name, "Created the override snapshot");
-        warn(ctx, key, &*found);
+        warn(ctx, key, &*found, stored.is_empty());
     }
     let relabel = changes
         .promote
@@ -265,9 +277,15 @@ async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
 }
 
 /// Says of new content what the webhook would have said: it may have been away, or two replicas may each have let in one of
-/// two overrides that select the same.
-fn warn<K: Override>(ctx: &Context, key: &Key, found: &K) {
-    if let Verdict::Denied(why) = found.judge(key, &ctx.stores) {
+/// two overrides that select the same, or of which there are too many.
+fn warn<K: Override>(ctx: &Context, key: &Key, found: &K, is_first: bool) {
+    // One that was there before may be changed however many there are.
+    let others = if is_first {
+        K::count(key, &ctx.stores).saturating_sub(1)
+    } else {
+        0
+    };
+    if let Verdict::Denied(why) = found.judge(key, &ctx.stores, others) {
         record(&ctx.events, K::SCOPE, found, &OverrideEvent::Invalid { why });
     }
 }

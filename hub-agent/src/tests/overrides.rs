@@ -138,6 +138,22 @@ async fn what_the_webhook_would_have_refused_is_warned_about() {
         warnings().iter().any(|said| said.contains(why))
     })
     .await;
+
+    // Those are for 100 other objects; it is the newest that is one too many, and no change of an older one.
+    let full = "limit has been reached: at most 100 cluster resources can be created";
+    let one_more = |n: usize| {
+        let mut spec = rules("one");
+        spec["clusterResourceSelectors"][0]["name"] = json!(format!("app-{n}"));
+        server.put(&OVERRIDE.replace("wide", &format!("wide-{n}")), json!({ "spec": spec }));
+    };
+    (1..100).for_each(one_more);
+    eventually("their snapshots", || {
+        snapshots(&server).iter().filter(|(_, latest)| *latest).count() == 100
+    })
+    .await;
+    assert!(!warnings().iter().any(|said| said.contains(full)), "{:?}", warnings());
+    one_more(100);
+    eventually("a warning", || warnings().iter().any(|said| said.contains(full))).await;
 }
 
 #[tokio::test]

@@ -37,15 +37,15 @@ where
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 impl Writer {
-    /// Deletes an object if it is still the one with this uid, and if asked for only as one that `only` holds for. True
-    /// if a request was sent and answered.
+    /// Deletes an object if it is still the one with this uid, and if asked for only as one that `only` holds for when its
+    /// turn has come: then it is deleted as just that one. True if a request was sent and answered.
     pub(crate) async fn delete<K: Written>(
         &self,
         store: &Store<K>,
         key: &Key,
         group: &Key,
         uid: Option<&str>,
-        only: Option<fn(&K) -> bool>,
+        only: Option<&(dyn Fn(&K) -> bool + Sync)>,
     ) -> Result<bool, WriteError> {
         let mut based_on = None;
         let mut request = || {

@@ -129,6 +129,34 @@ fn terms_are_refused_what_they_cannot_say() {
 }
 
 #[test]
+fn what_is_no_quantity_is_refused_in_the_words_of_kubernetes() {
+    let rule = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    let suffix = "unable to parse quantity's suffix";
+    for (value, why) in [
+        ("", rule),
+        ("big", rule),
+        ("1 ", rule),
+        ("1.2.3", rule),
+        ("1Gib", rule),
+        ("--1", rule),
+        ("1é", rule),
+        ("1g", rule),
+        ("1KI", rule),
+        ("1kk", suffix),
+        ("1e", suffix),
+        ("-2.5iM", suffix),
+        ("1K", suffix),
+        ("1n5", suffix),
+    ] {
+        let requirement = json!([{"name": "size", "operator": "Ge", "values": [value]}]);
+        let found = policy_errors(&properties(&requirement));
+        let wanted =
+            format!("invalid requirement on property size: value {value:?} is not a valid resource.Quantity: {why}");
+        assert!(found.starts_with(&wanted), "{found}");
+    }
+}
+
+#[test]
 fn requirements_are_refused_each_for_itself() {
     let one = |name: &str, operator: &str, values: &[&str]| {
         properties(&json!([{"name": name, "operator": operator, "values": values}]))

@@ -83,6 +83,100 @@ async fn a_binding_that_changes_before_its_deletion_is_looked_at_again() {
     assert_eq!((deletions, is_executed(&server, "a")), (1, true));
 }
 
+/// The agent is shown that a cluster is available, or not.
+async fn report(agent: &Agent, server: &Server, cluster: &str, available: &str) {
+    bind(server, cluster, available);
+    let version = server.get(&binding(cluster)).unwrap()["metadata"]["resourceVersion"].clone();
+    let key = Key::cluster(format!("crp-{cluster}"));
+    eventually("the report", || {
+        let found = agent.bindings.get(&key);
+        found.is_some_and(|found| json!(found.metadata.resource_version) == version)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_recovers_while_its_eviction_is_recorded_is_asked_of_the_budget() {
+    let server = hub();
+    limit(&server, json!({ "maxUnavailable": 0 }));
+    server.edit(&binding("a"), |object| {
+        let said = &mut object["status"]["conditions"][0];
+        said["status"] = json!("False");
+        said["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
+    });
+    ask(&server, "a");
+    let agent = Agent::start(&server).await;
+    let outcome = agent.pass_but(&server, "a", report(&agent, &server, "a", "True"));
+    assert!(matches!(outcome.await, Ok(Next::At(_))), "decided anew at once");
+    let recorded = status(&server, "a").target.unwrap();
+    assert_eq!(recorded.message, "Eviction is allowed, placement has failed");
+    agent.end(&server, "a").await;
+    assert!(!is_going(&server, "a") && !is_executed(&server, "a"));
+    assert_eq!(status(&server, "a").target, None, "nothing is deleted for it any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_cluster_that_goes_away_while_an_eviction_is_recorded_counts() {
+    for restart in [false, true] {
+        let server = hub();
+        limit(&server, json!({ "minAvailable": 2 }));
+        ask(&server, "a");
+        let mut agent = Agent::start(&server).await;
+        let outcome = agent.pass_but(&server, "a", report(&agent, &server, "c", "False"));
+        assert!(matches!(outcome.await, Ok(Next::At(_))), "decided anew at once");
+        assert!(status(&server, "a").target.is_some());
+        if restart {
+            agent = Agent::start(&server).await;
+        }
+        agent.end(&server, "a").await;
+        assert!(!is_going(&server, "a"));
+        let blocked = "Executed=False: Eviction is blocked by specified ClusterResourcePlacementDisruptionBudget, \
+                       availablePlacements: 2, totalPlacements: 3";
+        assert_eq!(says(&server, "a")[1], blocked, "restart {restart}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_is_taken_back_while_it_is_recorded_deletes_nothing() {
+    let server = hub();
+    ask(&server, "a");
+    let agent = Agent::start(&server).await;
+    let taken_back = async {
+        server.delete(&path("clusterresourceplacementevictions", "a"));
+        eventually("the eviction is gone", || agent.stores.evictions.is_empty()).await;
+    };
+    agent.pass_but(&server, "a", taken_back).await.unwrap();
+    assert!(!is_going(&server, "a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_placement_that_was_made_anew_under_its_name_is_not_called_deleting_or_fixed() {
+    let crp = path("clusterresourceplacements", "crp");
+    for before in ["deleting", "fixed"] {
+        let server = hub();
+        let anew = server.get(&crp).unwrap()["spec"].clone();
+        if before == "deleting" {
+            server.edit(&crp, |object| {
+                object["metadata"]["finalizers"] = json!(["example.com/held"]);
+            });
+            server.delete(&crp);
+        } else {
+            let fixed = json!({ "placementType": "PickFixed", "clusterNames": ["a"] });
+            server.edit(&crp, |object| object["spec"]["policy"] = fixed);
+        }
+        let agent = Agent::start(&server).await;
+        eventually("the placement of before", || agent.placements.len() == 1).await;
+        server.lag();
+        server.edit(&crp, |object| object["metadata"]["finalizers"] = json!([]));
+        server.delete(&crp);
+        server.put(&crp, json!({ "spec": anew }));
+        ask(&server, "a");
+        agent.see(&server, "a");
+        agent.end(&server, "a").await;
+        assert!(is_executed(&server, "a"), "{before}: {:?}", says(&server, "a"));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_eviction_that_is_taken_back_deletes_nothing() {
     let server = hub();

@@ -7,7 +7,11 @@ mod waiting;
 
 use std::sync::Arc;
 
-use fleet_api::{annotations, cluster::InternalMemberCluster, placement::EvictionStatus};
+use fleet_api::{
+    annotations,
+    cluster::InternalMemberCluster,
+    placement::{ClusterResourceBinding, ClusterResourcePlacement, EvictionStatus},
+};
 use fleet_runtime::{
     Key,
     cache::{Era, Event, Store},
@@ -16,10 +20,12 @@ use fleet_runtime::{
     metrics::Metrics,
     queue::Next,
     shutdown::Tasks,
+    writes::{Lane, Target, Writes},
 };
 use fleet_testkit::Server;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::pipeline::shared;
@@ -30,6 +36,7 @@ use crate::{
     },
     eviction::{self, Evictions, Measures},
     pipeline::{Error, Pipeline, decide_anew},
+    writer::Writer,
 };
 
 const GROUP: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
@@ -129,7 +136,10 @@ fn is_going(server: &Server, cluster: &str) -> bool {
 struct Agent {
     evictions: Arc<Evictions>,
     stores: EvictionStores,
+    placements: Store<ClusterResourcePlacement>,
+    bindings: Store<ClusterResourceBinding>,
     internals: Store<InternalMemberCluster>,
+    writes: Writes,
     metrics: Metrics,
     stop: CancellationToken,
     tasks: Tasks,
@@ -148,7 +158,9 @@ impl Agent {
         let stores = EvictionStores::start(&client, &era, true, &mut tasks);
         placements.synced(&Health::default()).await;
         stores.synced(&Health::default()).await;
-        let shared = shared(&client, &placements, &metrics);
+        let mut shared = shared(&client, &placements, &metrics);
+        let writes = Writes::new("hub", &Metrics::new());
+        shared.writer = Writer::new(client.clone(), writes.clone(), "hub-agent");
         let internals = shared.internals.clone();
         let pipeline = Pipeline::new(placements.cluster.clone(), shared);
         let measures = Measures::new(&metrics, stores.evictions.clone());
@@ -156,7 +168,10 @@ impl Agent {
         Self {
             evictions: Arc::new(evictions),
             stores,
+            placements: placements.cluster.placements.clone(),
+            bindings: placements.cluster.bindings.clone(),
             internals,
+            writes,
             metrics,
             stop,
             tasks,
@@ -183,6 +198,35 @@ impl Agent {
 
     async fn pass(&self, eviction: &str) -> Result<Next, Error> {
         decide_anew(eviction::pass(&self.evictions, &Key::cluster(eviction)).await)
+    }
+
+    /// Looks at the eviction of a cluster; once it is recorded, and before the turn of its deletion comes, `meanwhile` happens.
+    async fn pass_but(
+        &self,
+        server: &Server,
+        cluster: &str,
+        meanwhile: impl Future<Output = ()>,
+    ) -> Result<Next, Error> {
+        // Somebody else writes the binding for so long.
+        let (writes, (done, until)) = (self.writes.clone(), oneshot::channel::<()>());
+        let target = Target::new("ClusterResourceBinding", Key::cluster(format!("crp-{cluster}")));
+        let held = tokio::spawn(async move {
+            let answer = async {
+                _ = until.await;
+                Ok(())
+            };
+            writes
+                .write(Lane::Objects, target, &Key::cluster("other"), || Some(answer))
+                .await
+        });
+        let meanwhile = async {
+            eventually("the record", || server.written().len() == 1).await;
+            meanwhile.await;
+            drop(done);
+        };
+        let (outcome, ()) = tokio::join!(self.pass(cluster), meanwhile);
+        assert!(matches!(held.await, Ok(Some(Ok(())))));
+        outcome
     }
 
     /// Looks again and again, as a queue would, until the eviction has ended.

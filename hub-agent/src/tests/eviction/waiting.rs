@@ -1,5 +1,7 @@
 //! What users choose by annotations.
 
+use fleet_api::events::EvictionEvent;
+
 use super::*;
 
 const WAIT: &str = "rollout.kubernetes-fleet.io/wait";
@@ -62,6 +64,22 @@ async fn at_the_end_of_its_time_it_is_blocked() {
     agent.run();
     eventually("it is blocked", || says(&server, "a").len() == 2).await;
     assert!(says(&server, "a")[1].starts_with("Executed=False: Eviction is blocked by specified"));
+}
+
+#[tokio::test]
+async fn every_annotation_that_says_nothing_usable_is_named() {
+    let server = hub();
+    ask_with(&server, "a", &json!({ WAIT: "soon", TTL: "never" }));
+    let agent = Agent::start(&server).await;
+    agent.end(&server, "a").await;
+    let ignored = |annotation: &str, value: &str| EvictionEvent::BadAnnotation {
+        annotation: annotation.to_owned(),
+        value: value.to_owned(),
+    };
+    assert_eq!(
+        agent.evictions.named(&Key::cluster("a")),
+        [ignored(WAIT, "soon"), ignored(TTL, "never")]
+    );
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ async fn a_binding_that_is_picked_again_is_not_deleted() {
     let unscheduled: fn(&ClusterResourceBinding) -> bool = |b| b.spec.state == BindingState::Unscheduled;
     let delete = || {
         let (store, writer) = (&hub.ctx.family.bindings, &hub.ctx.shared.writer);
-        writer.delete(store, &key, &placement, uid.as_deref(), Some(unscheduled))
+        writer.delete(store, &key, &placement, uid.as_deref(), Some(&unscheduled))
     };
     assert!(!delete().await.unwrap(), "the store knows that it is picked");
     assert_eq!(hub.api.writes(), Vec::<String>::new());
