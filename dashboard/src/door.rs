@@ -147,7 +147,7 @@ impl Door {
     }
 
     /// Whether somebody follows a link from another site: browsers send no cookie along then, whoever has been let in.
-    pub(crate) fn is_from_elsewhere(&self, method: &Method, headers: &HeaderMap) -> bool {
+    pub(crate) fn is_from_elsewhere(method: &Method, headers: &HeaderMap) -> bool {
         method == Method::GET && is_navigation(headers) && text(headers, FETCH_SITE) == Some("cross-site")
     }
 

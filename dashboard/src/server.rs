@@ -213,9 +213,7 @@ async fn known(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
         Ok(()) => next.run(request).await,
         Err(refusal) => match view_of(request.uri()) {
             // Asked for by a page of ours, it comes with the cookie if there is one.
-            Some(view) if shared.door.is_from_elsewhere(request.method(), request.headers()) => {
-                html(&pages::onward(&view))
-            }
+            Some(view) if Door::is_from_elsewhere(request.method(), request.headers()) => html(&pages::onward(&view)),
             _ => refused(refusal),
         },
     }

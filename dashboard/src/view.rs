@@ -231,7 +231,7 @@ impl Turned {
     }
 
     fn query(self) -> String {
-        query_of([("page", self.clusters), ("others", self.others)].map(|(key, page)| (key, nth(page))))
+        query_of(&[("page", nth(self.clusters)), ("others", nth(self.others))])
     }
 }
 
@@ -253,7 +253,7 @@ impl Filter {
     }
 
     fn query(&self) -> String {
-        query_of([
+        query_of(&[
             ("q", self.text.clone()),
             ("group", self.group.clone()),
             (
@@ -271,7 +271,7 @@ impl Filter {
 }
 
 /// A query of what is not empty.
-fn query_of<const N: usize>(pairs: [(&str, String); N]) -> String {
+fn query_of<const N: usize>(pairs: &[(&str, String); N]) -> String {
     let mut query = Serializer::new(String::new());
     query.extend_pairs(pairs.iter().filter(|(_, value)| !value.is_empty()));
     match query.finish() {
@@ -300,7 +300,7 @@ fn segment(text: &str) -> String {
 }
 
 fn list(kind: &str, page: usize) -> String {
-    format!("/{kind}{}", query_of([("page", nth(page))]))
+    format!("/{kind}{}", query_of(&[("page", nth(page))]))
 }
 
 fn of(kind: &str, name: &Name, rest: &str) -> String {

@@ -83,12 +83,12 @@ impl Reception {
 /// That objects cannot be understood, with the first of their names.
 pub(crate) fn unreadable(kind: &str, names: &[Name]) -> String {
     const NAMED_MAX: usize = 5;
-    let named: Vec<_> = names.iter().take(NAMED_MAX).map(Name::shown).collect();
+    let first: Vec<_> = names.iter().take(NAMED_MAX).map(Name::shown).collect();
     let more = match names.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("{kind} {}{more} cannot be understood", named.join(", "))
+    format!("{kind} {}{more} cannot be understood", first.join(", "))
 }
 
 impl Kinds {
