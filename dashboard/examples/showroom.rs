@@ -1,6 +1,9 @@
 //! The dashboard on a hub in memory, to look at its pages without any cluster: `cargo run -p fleet-dashboard --example showroom`.
-//! With two numbers, a fleet of so many members and placements.
+//! With two numbers, a fleet of so many members and placements; with `gallery`, what the pictures of the documentation show.
 
+#[allow(dead_code, reason = "tests need more of it")]
+#[path = "../src/tests/gallery.rs"]
+mod gallery;
 #[path = "../src/tests/world.rs"]
 mod world;
 
@@ -12,9 +15,11 @@ use tokio_util::sync::CancellationToken;
 #[tokio::main]
 async fn main() {
     let server = Server::new();
-    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
     match numbers.as_slice() {
-        [members, placements] => world::crowd(&server, *members, *placements),
+        _ if words == ["gallery"] => gallery::hang(&server),
+        [members, placements] => world::crowd(&server, *members, *placements, *members),
         _ => world::everything(&server),
     }
     let mut tasks = Tasks::new(CancellationToken::new());

@@ -15,6 +15,11 @@ use subtle::ConstantTimeEq as _;
 const FETCH_SITE: &str = "sec-fetch-site";
 const FETCH_MODE: &str = "sec-fetch-mode";
 
+/// What only our own pages lead to: what an act would do, what one has done, and the streams of pages.
+const INNER: [&str; 3] = ["/act", "/done", "/live"];
+/// The port that browsers leave out of addresses.
+const USUAL_PORT: u16 = 80;
+
 /// The secrets of one dashboard.
 #[derive(Debug)]
 pub struct Door {
@@ -82,7 +87,10 @@ impl Door {
     pub fn new(port: u16) -> Result<Self, getrandom::Error> {
         Ok(Self {
             // Not "localhost": that may be another address, at which somebody else's program may listen.
-            host: format!("127.0.0.1:{port}"),
+            host: match port {
+                USUAL_PORT => "127.0.0.1".to_owned(),
+                port => format!("127.0.0.1:{port}"),
+            },
             cookie: format!("flotilla-{port}"),
             session: Secret::new()?,
             form: Secret::new()?,
@@ -116,7 +124,7 @@ impl Door {
 
     /// Whether the request is to us, and from a page of ours or from the person. For every request, also to what is not
     /// secret.
-    pub(crate) fn is_ours(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn is_ours(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = text(headers, HOST.as_str()).ok_or(Refusal::Host)?;
         if host != self.host {
             return Err(Refusal::Host);
@@ -131,10 +139,16 @@ impl Door {
         }
         match text(headers, FETCH_SITE) {
             None | Some("same-origin" | "none") => Ok(()),
-            // A link in somebody's notes: it shows a page to the person, and nothing to the site.
-            Some(_) if reads && text(headers, FETCH_MODE) == Some("navigate") => Ok(()),
+            // A link in somebody's notes: it shows a page to the person, and nothing to the site. To a page with a button
+            // that writes only we lead: whoever else does could choose the moment at which a key is pressed there.
+            Some(_) if reads && is_navigation(headers) && !INNER.contains(&path) => Ok(()),
             Some(_) => Err(Refusal::Origin),
         }
+    }
+
+    /// Whether somebody follows a link from another site: browsers send no cookie along then, whoever has been let in.
+    pub(crate) fn is_from_elsewhere(method: &Method, headers: &HeaderMap) -> bool {
+        method == Method::GET && is_navigation(headers) && text(headers, FETCH_SITE) == Some("cross-site")
     }
 
     /// Whether it comes from the browser that was let in.
@@ -156,6 +170,10 @@ impl Door {
     pub(crate) fn form(&self) -> &str {
         &self.form.0
     }
+}
+
+fn is_navigation(headers: &HeaderMap) -> bool {
+    text(headers, FETCH_MODE) == Some("navigate")
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -259,7 +277,44 @@ mod tests {
                 Err(Refusal::Origin),
             ),
         ] {
-            assert_eq!(door.is_ours(method, &headers(&pairs)), answer, "{method} {pairs:?}");
+            assert_eq!(
+                door.is_ours(method, "/", &headers(&pairs)),
+                answer,
+                "{method} {pairs:?}"
+            );
         }
+    }
+
+    #[test]
+    fn only_our_own_pages_lead_to_one_that_writes() {
+        let door = Door::new(4000).unwrap();
+        let from = |site| {
+            headers(&[
+                ("host", "127.0.0.1:4000"),
+                ("sec-fetch-site", site),
+                ("sec-fetch-mode", "navigate"),
+            ])
+        };
+        for (path, site, answer) in [
+            ("/placements/web", "same-site", Ok(())),
+            ("/placements/web", "cross-site", Ok(())),
+            ("/act", "same-origin", Ok(())),
+            // Loaded again, or typed.
+            ("/act", "none", Ok(())),
+            ("/act", "same-site", Err(Refusal::Origin)),
+            ("/act", "cross-site", Err(Refusal::Origin)),
+            ("/done", "same-site", Err(Refusal::Origin)),
+            ("/live", "same-site", Err(Refusal::Origin)),
+        ] {
+            assert_eq!(door.is_ours(&Method::GET, path, &from(site)), answer, "{path} {site}");
+        }
+    }
+
+    #[test]
+    fn browsers_leave_out_the_usual_port() {
+        let door = Door::new(80).unwrap();
+        let own = [("host", "127.0.0.1"), ("origin", "http://127.0.0.1")];
+        assert_eq!(door.is_ours(&Method::POST, "/act", &headers(&own)), Ok(()));
+        assert!(door.link().unwrap().starts_with("http://127.0.0.1/login?token="));
     }
 }

@@ -14,7 +14,7 @@ use axum::{
     routing::{get, post},
 };
 use fleet_runtime::shutdown::Tasks;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use kube::Client;
 use maud::Markup;
 use tokio::{net::TcpListener, sync::Semaphore};
@@ -184,7 +184,10 @@ pub(crate) fn router(
 
 /// Every request is ours or refused, and every answer says what a browser may do with it.
 async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    let mut response = match shared.door.is_ours(request.method(), request.headers()) {
+    let mut response = match shared
+        .door
+        .is_ours(request.method(), request.uri().path(), request.headers())
+    {
         Ok(()) => next.run(request).await,
         Err(refusal) => refused(refusal),
     };
@@ -208,8 +211,17 @@ async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
 async fn known(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     match shared.door.is_known(request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refused(refusal),
+        Err(refusal) => match view_of(request.uri()) {
+            // Asked for by a page of ours, it comes with the cookie if there is one.
+            Some(view) if Door::is_from_elsewhere(request.method(), request.headers()) => html(&pages::onward(&view)),
+            _ => refused(refusal),
+        },
     }
+}
+
+/// What a URL shows; nothing if it is none of ours.
+fn view_of(uri: &Uri) -> Option<View> {
+    View::parse(uri.path(), uri.query().unwrap_or_default())
 }
 
 async fn login(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -221,12 +233,12 @@ async fn login(State(shared): State<Arc<Shared>>, request: Request) -> Response 
         .unwrap_or_default();
     // Who is in already and opens the link once more is in.
     let entered = match shared.door.enter(&token) {
-        Err(_) if shared.door.is_known(request.headers()).is_ok() => return html(&pages::welcome()),
+        Err(_) if shared.door.is_known(request.headers()).is_ok() => return html(&pages::onward(&View::fleet())),
         entered => entered,
     };
     match entered.map(HeaderValue::try_from) {
         Ok(Ok(cookie)) => {
-            let mut response = html(&pages::welcome());
+            let mut response = html(&pages::onward(&View::fleet()));
             response.headers_mut().insert(header::SET_COOKIE, cookie);
             response
         }
@@ -236,8 +248,7 @@ async fn login(State(shared): State<Arc<Shared>>, request: Request) -> Response 
 }
 
 async fn page(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let uri = request.uri();
-    let Some(view) = View::parse(uri.path(), uri.query().unwrap_or_default()) else {
+    let Some(view) = view_of(request.uri()) else {
         let page = pages::refused("Not here", "The dashboard has no such page");
         return (StatusCode::NOT_FOUND, html(&page)).into_response();
     };

@@ -70,10 +70,10 @@ pub(crate) struct Filter {
 pub(crate) enum View {
     /// Members and placements as a matrix.
     Fleet(Filter),
-    /// All placements, or one.
-    Placements,
-    /// One placement; the page of its clusters.
-    Placement(Name, usize),
+    /// All placements; the page.
+    Placements(usize),
+    /// One of them.
+    Placement(Name, Turned),
     /// A placement on one cluster: why, and what differs.
     On(Name, String),
     /// All that differs of a placement.
@@ -82,8 +82,8 @@ pub(crate) enum View {
     Snapshots(Name),
     /// What changes from one of them to another.
     Changes(Name, u64, u64),
-    /// All update runs.
-    Runs,
+    /// All update runs; the page.
+    Runs(usize),
     /// One of them.
     Run(Name),
     /// All members; the page.
@@ -92,6 +92,15 @@ pub(crate) enum View {
     Member(String),
     /// What has happened to all, or to one.
     Timeline(Option<About>),
+}
+
+/// The pages of the two lists of a placement, from 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Turned {
+    /// Of its clusters.
+    pub(crate) clusters: usize,
+    /// Of the members that were not picked.
+    pub(crate) others: usize,
 }
 
 /// Whose timeline it is.
@@ -103,6 +112,16 @@ pub(crate) enum About {
 }
 
 impl View {
+    /// The whole fleet.
+    pub(crate) fn fleet() -> Self {
+        Self::Fleet(Filter::default())
+    }
+
+    /// The first page of a placement.
+    pub(crate) fn placement(name: Name) -> Self {
+        Self::Placement(name, Turned::default())
+    }
+
     /// What a URL shows; nothing if it is none of ours.
     pub(crate) fn parse(path: &str, query: &str) -> Option<Self> {
         let segments: Vec<String> = path
@@ -118,7 +137,7 @@ impl View {
         let named = |name: &str| (!name.is_empty()).then(|| Name::new(namespace, name));
         let page = || number(query, "page");
         Some(match rest {
-            ["placements", name] => Self::Placement(named(name)?, page()),
+            ["placements", name] => Self::Placement(named(name)?, Turned::parse(query)),
             ["placements", name, "on", cluster] => Self::On(named(name)?, (*cluster).to_owned()),
             ["placements", name, "differences"] => Self::Differences(named(name)?),
             ["placements", name, "snapshots"] => Self::Snapshots(named(name)?),
@@ -128,8 +147,8 @@ impl View {
             ["runs", name, "timeline"] => Self::Timeline(Some(About::Run(named(name)?))),
             _ if !namespace.is_empty() => return None,
             [""] => Self::Fleet(Filter::parse(query)),
-            ["placements"] => Self::Placements,
-            ["runs"] => Self::Runs,
+            ["placements"] => Self::Placements(page()),
+            ["runs"] => Self::Runs(page()),
             ["members"] => Self::Members(page()),
             ["members", name] => Self::Member(named(name)?.name),
             ["members", name, "timeline"] => Self::Timeline(Some(About::Member(named(name)?.name))),
@@ -142,17 +161,15 @@ impl View {
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Fleet(filter) => format!("/{}", filter.query()),
-            Self::Placements => "/placements".into(),
-            Self::Placement(name, 0) => of("placements", name, ""),
-            Self::Placement(name, page) => of("placements", name, &format!("?page={page}")),
+            Self::Placements(page) => list("placements", *page),
+            Self::Placement(name, turned) => of("placements", name, &turned.query()),
             Self::On(name, cluster) => of("placements", name, &format!("/on/{}", segment(cluster))),
             Self::Differences(name) => of("placements", name, "/differences"),
             Self::Snapshots(name) => of("placements", name, "/snapshots"),
             Self::Changes(name, from, to) => of("placements", name, &format!("/changes?from={from}&to={to}")),
-            Self::Runs => "/runs".into(),
+            Self::Runs(page) => list("runs", *page),
             Self::Run(name) => of("runs", name, ""),
-            Self::Members(0) => "/members".into(),
-            Self::Members(page) => format!("/members?page={page}"),
+            Self::Members(page) => list("members", *page),
             Self::Member(name) => format!("/members/{}", segment(name)),
             Self::Timeline(None) => "/timeline".into(),
             Self::Timeline(Some(About::Placement(name))) => of("placements", name, "/timeline"),
@@ -164,7 +181,9 @@ impl View {
     /// The names of objects in it.
     pub(crate) fn names(&self) -> Vec<&str> {
         match self {
-            Self::Fleet(_) | Self::Placements | Self::Runs | Self::Members(_) | Self::Timeline(None) => Vec::new(),
+            Self::Fleet(_) | Self::Placements(_) | Self::Runs(_) | Self::Members(_) | Self::Timeline(None) => {
+                Vec::new()
+            }
             Self::On(name, cluster) => vec![&name.namespace, &name.name, cluster],
             Self::Member(name) | Self::Timeline(Some(About::Member(name))) => vec![name],
             Self::Placement(name, _)
@@ -195,11 +214,24 @@ impl View {
             ("crp" | "rp", Some(cluster)) if verb == "diff" => Some(Self::On(named, cluster.to_owned())),
             _ if verb != "why" => None,
             ("crp" | "rp", Some(cluster)) => Some(Self::On(named, cluster.to_owned())),
-            ("crp" | "rp", None) => Some(Self::Placement(named, 0)),
+            ("crp" | "rp", None) => Some(Self::placement(named)),
             ("csur" | "sur", None) => Some(Self::Run(named)),
             ("membercluster", None) => Some(Self::Member(name.to_owned())),
             _ => None,
         }
+    }
+}
+
+impl Turned {
+    fn parse(query: &str) -> Self {
+        Self {
+            clusters: number(query, "page"),
+            others: number(query, "others"),
+        }
+    }
+
+    fn query(self) -> String {
+        query_of(&[("page", nth(self.clusters)), ("others", nth(self.others))])
     }
 }
 
@@ -221,29 +253,36 @@ impl Filter {
     }
 
     fn query(&self) -> String {
-        let mut query = Serializer::new(String::new());
-        let mut put = |key: &str, value: &str| {
-            query.append_pair(key, value);
-        };
-        if !self.text.is_empty() {
-            put("q", &self.text);
-        }
-        if !self.group.is_empty() {
-            put("group", &self.group);
-        }
-        if self.trouble {
-            put("show", "trouble");
-        }
-        for (key, page) in [("members", self.members), ("placements", self.placements)] {
-            if page > 0 {
-                put(key, &page.to_string());
-            }
-        }
-        match query.finish() {
-            query if query.is_empty() => query,
-            query => format!("?{query}"),
-        }
+        query_of(&[
+            ("q", self.text.clone()),
+            ("group", self.group.clone()),
+            (
+                "show",
+                if self.trouble {
+                    "trouble".to_owned()
+                } else {
+                    String::new()
+                },
+            ),
+            ("members", nth(self.members)),
+            ("placements", nth(self.placements)),
+        ])
     }
+}
+
+/// A query of what is not empty.
+fn query_of<const N: usize>(pairs: &[(&str, String); N]) -> String {
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(pairs.iter().filter(|(_, value)| !value.is_empty()));
+    match query.finish() {
+        query if query.is_empty() => query,
+        query => format!("?{query}"),
+    }
+}
+
+/// A page in a URL, where the first needs no number.
+fn nth(page: usize) -> String {
+    if page == 0 { String::new() } else { page.to_string() }
 }
 
 /// Names of objects are no longer, and have no such characters: what is typed into a shell has none either.
@@ -258,6 +297,10 @@ pub(crate) fn fits(name: &str) -> bool {
 /// A part of a path, whatever characters it has.
 fn segment(text: &str) -> String {
     utf8_percent_encode(text, IN_PATH).to_string()
+}
+
+fn list(kind: &str, page: usize) -> String {
+    format!("/{kind}{}", query_of(&[("page", nth(page))]))
 }
 
 fn of(kind: &str, name: &Name, rest: &str) -> String {
@@ -275,87 +318,4 @@ fn number<N: std::str::FromStr + Default>(query: &str, key: &str) -> N {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_page_is_found_under_its_own_url() {
-        let name = || Name::new("team a", "<b>&/?#");
-        let odd = || "x\"y/z".to_owned();
-        let filter = Filter {
-            text: "a&b=c".into(),
-            group: "topology/region".into(),
-            trouble: true,
-            members: 2,
-            placements: 1,
-        };
-        for view in [
-            View::Fleet(Filter::default()),
-            View::Fleet(filter),
-            View::Placements,
-            View::Placement(name(), 0),
-            View::Placement(Name::new("", "web"), 3),
-            View::On(name(), odd()),
-            View::Differences(name()),
-            View::Snapshots(name()),
-            View::Changes(name(), 3, 12),
-            View::Runs,
-            View::Run(name()),
-            View::Members(0),
-            View::Members(4),
-            View::Member(odd()),
-            View::Timeline(None),
-            View::Timeline(Some(About::Placement(name()))),
-            View::Timeline(Some(About::Run(name()))),
-            View::Timeline(Some(About::Member(odd()))),
-        ] {
-            let url = view.url();
-            let (path, query) = url.split_once('?').unwrap_or((&url, ""));
-            assert_eq!(View::parse(path, query), Some(view), "{url}");
-            assert!(url.starts_with('/') && !url.contains(['<', '"', ' ']), "{url}");
-        }
-    }
-
-    #[test]
-    fn other_urls_are_nobodys() {
-        for path in [
-            "",
-            "//",
-            "/nothing",
-            "/placements/",
-            "/namespaces/a/members/b",
-            "/namespaces//runs/b",
-            "/runs/%ff",
-        ] {
-            assert_eq!(View::parse(path, ""), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_command_that_asks_why_has_a_page() {
-        let web = || Name::new("", "web");
-        for (command, view) in [
-            ("kubectl fleet why crp/web", Some(View::Placement(web(), 0))),
-            ("kubectl fleet why crp/web east", Some(View::On(web(), "east".into()))),
-            (
-                "kubectl fleet why rp/web east -n shop",
-                Some(View::On(Name::new("shop", "web"), "east".into())),
-            ),
-            (
-                "kubectl fleet why sur/web -n shop",
-                Some(View::Run(Name::new("shop", "web"))),
-            ),
-            (
-                "kubectl fleet why membercluster/east",
-                Some(View::Member("east".into())),
-            ),
-            ("kubectl fleet diff crp/web", Some(View::Differences(web()))),
-            ("kubectl fleet diff crp/web east", Some(View::On(web(), "east".into()))),
-            ("kubectl fleet drain east", None),
-            ("kubectl get crp", None),
-            ("kubectl fleet why deployment.apps/web -n shop", None),
-        ] {
-            assert_eq!(View::of_command(command), view, "{command}");
-        }
-    }
-}
+mod tests;

@@ -52,9 +52,34 @@ function show(html) {
   const next = new DOMParser().parseFromString(html, "text/html").getElementById("fragment");
   const now = document.getElementById("fragment");
   if (!next || !now) return;
+  const focus = held(now);
   become(now, next);
   document.title = next.dataset.title + " · Flotilla";
+  focus();
   decorate();
+}
+
+// What is moved loses the focus, and rows and columns are moved whenever another one is worse. Remembers what has it, and
+// gives it back: to the same element, or to the one that is now what that was.
+function held(within) {
+  const element = document.activeElement;
+  if (!element || !within.contains(element)) return () => {};
+  const cell = element.matches(".matrix .cell");
+  const name = element.id ? "#" + CSS.escape(element.id) : element.hasAttribute("href")
+    ? (cell ? ".matrix .cell" : "a") + '[href="' + CSS.escape(element.getAttribute("href")) + '"]' : "";
+  const row = element.closest("[id]:not(#fragment)");
+  return () => {
+    const same = (it) => it && it.isConnected && (!name || it.matches(name));
+    if (same(element) && document.activeElement === element) return;
+    const place = row && row.isConnected ? row : within;
+    const found = same(element) ? element : name && (place.querySelector(name) || within.querySelector(name));
+    if (!found) return;
+    if (cell) {
+      for (const other of within.querySelectorAll('.matrix .cell[tabindex="0"]')) other.tabIndex = -1;
+      found.tabIndex = 0;
+    }
+    found.focus({ preventScroll: true });
+  };
 }
 
 // Makes one element like another, and keeps what is the same: focus, selection and opened parts stay.

@@ -18,13 +18,17 @@ use crate::view::Name;
 #[derive(Clone)]
 pub(crate) struct Family<S: Scope> {
     pub(crate) placements: Store<S::Placement>,
+    pub(crate) policies: Store<S::PolicySnapshot>,
     pub(crate) policies_of: Index<S::PolicySnapshot, Key>,
+    pub(crate) snapshots: Store<PartialObjectMeta<S::ResourceSnapshot>>,
     pub(crate) snapshots_of: Index<PartialObjectMeta<S::ResourceSnapshot>, Key>,
+    pub(crate) bindings: Store<Bound<S>>,
     pub(crate) bindings_of: Index<Bound<S>, Key>,
     pub(crate) bindings_on: Index<Bound<S>, String>,
     pub(crate) runs: Store<S::UpdateRun>,
     pub(crate) runs_of: Index<S::UpdateRun, Key>,
     /// The runs' requests.
+    pub(crate) approvals: Store<S::ApprovalRequest>,
     pub(crate) approvals_of: Index<S::ApprovalRequest, Key>,
 }
 
@@ -43,29 +47,30 @@ impl<S: Scope> Family<S> {
         let mut approvals = Store::builder(S::ApprovalRequest::CRD.plural);
         let approvals_of =
             approvals.index(|asked: &S::ApprovalRequest| vec![beside(asked, &asked.spec().parent_stage_rollout)]);
-        watching.names(snapshots);
-        watching.whole(policies);
-        watching.whole(approvals);
-        watching.bound(bindings, move |binding| {
+        let bindings = watching.bound(bindings, move |binding| {
             if let Some(key) = placement(binding) {
                 changed(&name(&key));
             }
         });
         Self {
             placements: watching.whole(Store::builder(S::Placement::CRD.plural)),
+            policies: watching.whole(policies),
             policies_of,
+            snapshots: watching.names(snapshots),
             snapshots_of,
+            bindings,
             bindings_of: of_placement,
             bindings_on: on_cluster,
             runs: watching.whole(runs),
             runs_of,
+            approvals: watching.whole(approvals),
             approvals_of,
         }
     }
 }
 
 /// The key of what an object's label names as its placement.
-pub(super) fn parent<K: Resource>(object: &K) -> Vec<Key> {
+pub(crate) fn parent<K: Resource>(object: &K) -> Vec<Key> {
     let labels = object.meta().labels.as_ref();
     let name = labels.and_then(|labels| labels.get(labels::PARENT_PLACEMENT));
     name.map(|name| beside(object, name)).into_iter().collect()

@@ -6,6 +6,8 @@ use fleet_runtime::cache::{Reason, State};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::view::Name;
+
 /// All kinds that are watched. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Kinds(Arc<Mutex<Vec<Hearing>>>);
@@ -15,6 +17,8 @@ pub(crate) struct Kinds(Arc<Mutex<Vec<Hearing>>>);
 pub(crate) struct Hearing {
     name: &'static str,
     known: Arc<Mutex<Known>>,
+    /// The objects that are there and cannot be decoded.
+    odd: Arc<dyn Fn() -> Vec<Name> + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -46,6 +50,8 @@ pub(crate) struct Reception {
     pub(crate) missing: Vec<&'static str>,
     /// Kinds that could be read until then: what is shown of them is as old.
     pub(crate) lost: Vec<(&'static str, Timestamp)>,
+    /// Objects that are there, and are not as their kind is known here.
+    pub(crate) odd: Vec<(&'static str, Vec<Name>)>,
     /// Kinds that are not listed yet.
     pub(crate) starting: Vec<&'static str>,
     /// Since when something may be old, and why.
@@ -64,6 +70,9 @@ impl Reception {
         if !self.starting.is_empty() {
             gaps.push(format!("{} are still being read", self.starting.join(", ")));
         }
+        for (kind, names) in &self.odd {
+            gaps.push(unreadable(kind, names));
+        }
         if self.stale.is_some() {
             gaps.push("what is known may be old".to_owned());
         }
@@ -71,11 +80,24 @@ impl Reception {
     }
 }
 
+/// That objects cannot be understood, with the first of their names.
+pub(crate) fn unreadable(kind: &str, names: &[Name]) -> String {
+    const NAMED_MAX: usize = 5;
+    let first: Vec<_> = names.iter().take(NAMED_MAX).map(Name::shown).collect();
+    let more = match names.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{kind} {}{more} cannot be understood", first.join(", "))
+}
+
 impl Kinds {
-    pub(crate) fn add(&self, name: &'static str) -> Hearing {
+    /// `odd` tells the objects of the kind that cannot be decoded.
+    pub(crate) fn add(&self, name: &'static str, odd: impl Fn() -> Vec<Name> + Send + Sync + 'static) -> Hearing {
         let hearing = Hearing {
             name,
             known: Arc::default(),
+            odd: Arc::new(odd),
         };
         self.0.lock().push(hearing.clone());
         hearing
@@ -95,7 +117,11 @@ impl Kinds {
         let why = all.iter().filter(of).filter_map(|kind| match kind.known.lock().heard {
             Heard::Nothing => Some(format!("{} are still being read", kind.name)),
             Heard::Hidden { missing: false, .. } => Some(format!("you may not read {}", kind.name)),
-            Heard::Hidden { missing: true, .. } | Heard::All | Heard::Old { .. } => None,
+            Heard::Hidden { missing: true, .. } => None,
+            Heard::All | Heard::Old { .. } => {
+                let odd = kind.names_of_odd();
+                (!odd.is_empty()).then(|| unreadable(kind.name, &odd))
+            }
         });
         let why: Vec<_> = why.collect();
         (!why.is_empty()).then(|| why.join("; "))
@@ -104,6 +130,10 @@ impl Kinds {
     pub(crate) fn reception(&self) -> Reception {
         let mut reception = Reception::default();
         for kind in self.0.lock().iter() {
+            let odd = kind.names_of_odd();
+            if !odd.is_empty() {
+                reception.odd.push((kind.name, odd));
+            }
             match &kind.known.lock().heard {
                 Heard::Nothing => reception.starting.push(kind.name),
                 Heard::All => {}
@@ -123,6 +153,12 @@ impl Kinds {
 }
 
 impl Hearing {
+    fn names_of_odd(&self) -> Vec<Name> {
+        let mut names = (self.odd)();
+        names.sort();
+        names
+    }
+
     /// The first list is complete.
     pub(crate) fn listed(&self) {
         let mut known = self.known.lock();
@@ -177,7 +213,7 @@ mod tests {
     #[test]
     fn what_is_hidden_and_what_is_old_is_said_until_it_is_over() {
         let kinds = Kinds::default();
-        let (a, b) = (kinds.add("a"), kinds.add("b"));
+        let (a, b) = (kinds.add("a", Vec::new), kinds.add("b", Vec::new));
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(kinds.reception().starting, ["a", "b"]);
         a.listed();
@@ -204,7 +240,7 @@ mod tests {
     #[test]
     fn a_right_that_is_taken_away_leaves_what_is_old() {
         let kinds = Kinds::default();
-        let (a, b) = (kinds.add("a"), kinds.add("b"));
+        let (a, b) = (kinds.add("a", Vec::new), kinds.add("b", Vec::new));
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(kinds.unread(&["a"]).unwrap(), "a are still being read");
         a.listed();
@@ -223,9 +259,24 @@ mod tests {
     }
 
     #[test]
+    fn objects_that_cannot_be_understood_are_a_gap() {
+        let kinds = Kinds::default();
+        let name = |at: usize| Name::new("shop", format!("odd-{at}"));
+        kinds.add("a", move || vec![name(2), name(1)]).listed();
+        kinds.add("b", move || (1..8).map(name).collect()).listed();
+        let said = "a shop/odd-1, shop/odd-2 cannot be understood";
+        assert_eq!(kinds.unread(&["a"]).unwrap(), said);
+        let gaps = kinds.reception().gaps().unwrap();
+        assert!(
+            gaps.starts_with(said) && gaps.ends_with("shop/odd-5 and 2 more cannot be understood"),
+            "{gaps}"
+        );
+    }
+
+    #[test]
     fn credentials_that_are_refused_are_no_silence() {
         let kinds = Kinds::default();
-        let kind = kinds.add("a");
+        let kind = kinds.add("a", Vec::new);
         kind.note(&failing(Reason::Unauthorized), Timestamp::UNIX_EPOCH);
         let (_, why) = kinds.reception().stale.unwrap();
         assert!(why.contains("credentials") && !why.contains("does not answer"), "{why}");

@@ -39,9 +39,9 @@ use tokio::{sync::watch, time::Duration};
 use self::bound::Bound;
 pub(crate) use self::{
     cell::{Cell, Mark},
-    family::{Family, key as family_key, name, parent_name},
+    family::{Family, key as family_key, name, parent, parent_name},
     grid::{Column, Grid},
-    health::{Kinds, Reception},
+    health::{Kinds, Reception, unreadable},
     stand::Stand,
 };
 use crate::view::Name;
@@ -50,6 +50,11 @@ use crate::view::Name;
 const BACKOFF: Backoff = Backoff {
     min: Duration::from_millis(250),
     max: Duration::from_secs(3),
+};
+/// A kind that one may not read, or that is not there, stays so until somebody does something about it.
+const REFUSED: Backoff = Backoff {
+    min: Duration::from_secs(5),
+    max: Duration::from_mins(5),
 };
 /// Events of what runs on the hub itself say nothing of the fleet, and are many.
 const FLEET_EVENTS: &str = "involvedObject.apiVersion!=v1,involvedObject.apiVersion!=apps/v1,\
@@ -62,6 +67,7 @@ pub struct Hub {
     pub(crate) clock: Clock,
     pub(crate) members: Store<MemberCluster>,
     internals: Store<PartialObjectMeta<InternalMemberCluster>>,
+    pub(crate) works: Store<PartialObjectMeta<Work>>,
     works_on: Index<PartialObjectMeta<Work>, String>,
     pub(crate) budgets: Store<ClusterResourcePlacementDisruptionBudget>,
     pub(crate) evictions: Store<ClusterResourcePlacementEviction>,
@@ -88,6 +94,7 @@ impl Watching<'_> {
     fn selection(&self) -> Selection {
         Selection {
             backoff: BACKOFF,
+            refused: Some(REFUSED),
             ..Selection::all(&self.era)
         }
     }
@@ -109,7 +116,11 @@ impl Watching<'_> {
     }
 
     /// Bindings, with somebody who hears of every one that changes, before pages do.
-    fn bound<S: Scope>(&mut self, builder: Builder<Bound<S>>, each: impl Fn(&Bound<S>) + Send + Sync + 'static) {
+    fn bound<S: Scope>(
+        &mut self,
+        builder: Builder<Bound<S>>,
+        each: impl Fn(&Bound<S>) + Send + Sync + 'static,
+    ) -> Store<Bound<S>> {
         let store = builder.build();
         let api = Api::<Guarded<S::Binding>>::all(self.client.clone());
         let decode = |guarded: Guarded<S::Binding>| guarded.0.map(Bound::of).map_err(|odd| odd.error);
@@ -119,6 +130,7 @@ impl Watching<'_> {
             each(change.object());
             true
         });
+        store
     }
 
     /// A kind of which the names are enough.
@@ -150,7 +162,11 @@ impl Watching<'_> {
         store: &Store<K>,
         matters: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
     ) {
-        let hearing = self.kinds.add(store.name());
+        let all = store.clone();
+        let hearing = self.kinds.add(store.name(), move || {
+            let odd = all.odd();
+            odd.iter().map(|it| name(&it.key)).collect()
+        });
         let (mut changes, mut state) = (store.subscribe(), store.state());
         let (listeners, clock) = (self.changed.clone(), self.clock.clone());
         let mut synced = Box::pin(store.clone().into_synced());
@@ -215,12 +231,12 @@ impl Hub {
             let cluster = namespace.strip_prefix(MEMBER_NAMESPACE_PREFIX);
             cluster.map(str::to_owned).into_iter().collect()
         });
-        watching.names(works);
         Self {
             members: watching.some(Store::builder(MemberCluster::CRD.plural), |change| {
                 change.differs(beats::without)
             }),
             internals: watching.names(Store::builder(InternalMemberCluster::CRD.plural)),
+            works: watching.names(works),
             works_on,
             budgets: watching.whole(Store::builder(ClusterResourcePlacementDisruptionBudget::CRD.plural)),
             evictions: watching.whole(Store::builder(ClusterResourcePlacementEviction::CRD.plural)),

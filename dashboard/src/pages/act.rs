@@ -20,7 +20,8 @@ pub(crate) fn asked(site: &Site<'_>, act: &Act, effect: Result<Effect, String>) 
         (may, effect) => (may, effect.unwrap_or_default()),
     };
     let body = html! {
-        h1 { (act) "?" }
+        // The heading has the focus, not the button: a key that is held down while the page comes must change nothing.
+        h1 tabindex="-1" autofocus { (act) "?" }
         section.card {
             h2 { "What it does" }
             (shown(&effect))
@@ -29,7 +30,7 @@ pub(crate) fn asked(site: &Site<'_>, act: &Act, effect: Result<Effect, String>) 
                     form.act method="post" action="/act" {
                         input type="hidden" name="form" value=(site.form);
                         @for (name, value) in act.fields() { input type="hidden" name=(name) value=(value); }
-                        button.go autofocus { (act) }
+                        button.go { (act) }
                         " " a href=(act.about().url()) { "Leave it" }
                     }
                 },
@@ -85,7 +86,7 @@ fn shown(effect: &Effect) -> Markup {
                                 Outcome::Refused => parts::FAILED,
                             };
                             tr {
-                                td { (parts::link(&View::Placement(row.name.clone(), 0), &row.name.shown())) }
+                                td { (parts::link(&View::placement(row.name.clone()), &row.name.shown())) }
                                 td { (parts::badge(sign, &row.word)) }
                                 td { (row.why) }
                             }

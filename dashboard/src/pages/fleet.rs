@@ -138,12 +138,12 @@ fn tiles(hub: &Hub, stands: &[Stand]) -> Markup {
     html! {
         ul.tiles {
             (tile(&View::Members(0), members, "member", &[(FAILED, unusable, "not usable"), (DONE, members - unusable, "usable")]))
-            (tile(&View::Placements, stands.len(), "placement", &[
+            (tile(&View::Placements(0), stands.len(), "placement", &[
                 (FAILED, worst(Mark::Failed), "failed"), (DRIFTED, worst(Mark::Drifted), "drifted"),
                 (WAITING, worst(Mark::Waiting), "under way"), (DONE, worst(Mark::Done), "done"),
             ]))
-            (tile(&View::Placements, drifted, "drift", &[(DRIFTED, drifted, "found on members"), (DONE, usize::from(drifted == 0), "none")]))
-            (tile(&View::Runs, runs.all(), "run", &[
+            (tile(&View::Placements(0), drifted, "drift", &[(DRIFTED, drifted, "found on members"), (DONE, usize::from(drifted == 0), "none")]))
+            (tile(&View::Runs(0), runs.all(), "run", &[
                 (FAILED, runs.failed, "failed"), (FAILED, runs.stuck, "stuck"), (WAITING, runs.waiting, "waiting"),
                 (WAITING, runs.going, "under way"), (NOT_YET, runs.resting, "not going on"),
             ]))
@@ -228,7 +228,7 @@ fn matrix(site: &Site<'_>, filter: &Filter, stands: &[Stand], rows: &[Row]) -> M
                             @for stand in columns {
                                 @let Stand { name, column, .. } = stand;
                                 th.up scope="col" {
-                                    a href=(View::Placement(name.clone(), 0).url()) title=(name.shown()) {
+                                    a href=(View::placement(name.clone()).url()) title=(name.shown()) {
                                         span { (name.shown()) }
                                     }
                                     @if let Some(own) = stand.beyond_clusters() { span title=(own.says) { (parts::sign(parts::of_mark(own.mark))) } }

@@ -75,7 +75,7 @@ fn troubles(site: &Site<'_>, stands: &[Stand]) -> Vec<Trouble> {
     for stand in placements {
         let name = &stand.name;
         let chain = explain::placement(&objects.fleet(&name.namespace, now), &name.name);
-        let view = View::Placement(name.clone(), 0);
+        let view = View::placement(name.clone());
         let what = format!("Placement {}", name.shown());
         let explained = trouble(view.clone(), what.clone(), &chain);
         all.push(explained.unwrap_or_else(|| unexplained(stand, view, what)));

@@ -22,7 +22,7 @@ use maud::{Markup, html};
 pub(crate) use self::{
     act::{asked, done},
     run::approving,
-    shell::{fragment, refused, welcome, whole},
+    shell::{fragment, onward, refused, whole},
 };
 use crate::{
     hub::Hub,
@@ -68,13 +68,13 @@ pub(crate) fn page(site: &Site<'_>, view: &View) -> Page {
     }
     match view {
         View::Fleet(filter) => fleet::page(site, filter),
-        View::Placements => placements::page(site),
-        View::Placement(name, number) => placement::page(site, name, *number),
+        View::Placements(number) => placements::page(site, *number),
+        View::Placement(name, turned) => placement::page(site, name, *turned),
         View::On(name, cluster) => on::page(site, name, cluster),
         View::Differences(name) => difference::page(site, name),
         // What two of them hold is read when it is asked for, and does not change.
         View::Snapshots(name) | View::Changes(name, ..) => snapshots::page(site, name),
-        View::Runs => runs::page(site),
+        View::Runs(number) => runs::page(site, *number),
         View::Run(name) => run::page(site, name),
         View::Members(number) => members::page(site, *number),
         View::Member(name) => member::page(site, name),

@@ -4,7 +4,7 @@ use fleet_api::placement::BindingSpec;
 use fleet_core::explain;
 use maud::{Markup, html};
 
-use super::{Page, Site, difference, parts, placement};
+use super::{Page, Site, difference, parts, placement, typed::quoted};
 use crate::view::{Name, View};
 
 pub(super) fn page(site: &Site<'_>, name: &Name, cluster: &str) -> Page {
@@ -16,7 +16,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name, cluster: &str) -> Page {
     let binding = fleet.binding(&name.name, cluster);
     let body = html! {
         h1 {
-            (parts::link(&View::Placement(name.clone(), 0), &name.shown()))
+            (parts::link(&View::placement(name.clone()), &name.shown()))
             " on "
             (parts::link(&View::Member(cluster.to_owned()), cluster))
         }
@@ -53,12 +53,13 @@ pub(super) fn page(site: &Site<'_>, name: &Name, cluster: &str) -> Page {
 /// What overrides change is in their snapshots, which nobody else needs: the commands that show it.
 fn changes(site: &Site<'_>, spec: &BindingSpec) -> Markup {
     let wide = spec.cluster_resource_override_snapshots.iter();
-    let wide = wide.map(|name| format!("kubectl get clusterresourceoverridesnapshot {name} -o yaml"));
+    let wide = wide.map(|name| format!("kubectl get clusterresourceoverridesnapshot {} -o yaml", quoted(name)));
     let own = spec.resource_override_snapshots.iter();
     let own = own.map(|it| {
         format!(
             "kubectl get resourceoverridesnapshot {} -n {} -o yaml",
-            it.name, it.namespace
+            quoted(&it.name),
+            quoted(&it.namespace)
         )
     });
     html! {

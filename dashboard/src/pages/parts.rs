@@ -72,7 +72,10 @@ pub(super) fn typed(site: &Site<'_>, text: &str) -> Markup {
     html! {
         span.command {
             code { (typed.text) }
-            @if typed.lacks.is_empty() {
+            @if typed.text.chars().any(is_unseen) {
+                // Pasted, it would be another command than the one that was read.
+                span.says { "which has characters that cannot be seen" }
+            } @else if typed.lacks.is_empty() {
                 button.copy type="button" data-copy=(typed.text) hidden { "Copy" }
             } @else {
                 // Copied, it would be done by somebody else, or elsewhere.
@@ -80,6 +83,12 @@ pub(super) fn typed(site: &Site<'_>, text: &str) -> Markup {
             }
         }
     }
+}
+
+/// Whether a character ends a line, or is not seen: such change where text seems to be.
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// The same, and the page that answers it if there is one.

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{Page, Site, parts};
 use crate::{
     hub::Mark,
-    view::{About, Name, View},
+    view::{About, Name, Turned, View},
 };
 
 /// Clusters on one page.
@@ -15,7 +15,7 @@ const CLUSTERS: usize = 100;
 /// Members that were not picked, on one page.
 const OTHERS: usize = 50;
 
-pub(super) fn page(site: &Site<'_>, name: &Name, page: usize) -> Page {
+pub(super) fn page(site: &Site<'_>, name: &Name, turned: Turned) -> Page {
     let hub = site.hub;
     let mut gathering = hub.gather();
     gathering.placement(name);
@@ -25,7 +25,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name, page: usize) -> Page {
     let body = html! {
         h1 { span.kind { (name.word("ClusterResourcePlacement", "ResourcePlacement")) } " " (name.shown()) }
         nav.tabs aria-label="This placement" {
-            a href=(View::Placement(name.clone(), 0).url()) aria-current="page" { "Overview" }
+            a href=(View::placement(name.clone()).url()) aria-current="page" { "Overview" }
             a href=(View::Differences(name.clone()).url()) { "Differences" }
             a href=(View::Snapshots(name.clone()).url()) { "Snapshots" }
             a href=(View::Timeline(Some(About::Placement(name.clone()))).url()) { "Timeline" }
@@ -35,8 +35,8 @@ pub(super) fn page(site: &Site<'_>, name: &Name, page: usize) -> Page {
         @if let Some(placement) = fleet.placement(&name.name) {
             (wanted(placement.spec, placement.status))
             (runs(&fleet, name))
-            (clusters(site, &fleet, name, page))
-            (others(site, &fleet, name, page))
+            (clusters(site, &fleet, name, turned))
+            (others(site, &fleet, name, turned))
         }
     };
     Page {
@@ -108,11 +108,11 @@ fn runs(fleet: &Fleet<'_>, name: &Name) -> Markup {
     }
 }
 
-fn clusters(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, page: usize) -> Markup {
+fn clusters(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, turned: Turned) -> Markup {
     let column = site.hub.grid.column(site.hub, name);
     let mut cells: Vec<_> = column.cells.iter().collect();
     cells.sort_by(|(a, one), (b, two)| two.mark.cmp(&one.mark).then_with(|| a.cmp(b)));
-    let (page, pages, shown) = parts::paged(&cells, page, CLUSTERS);
+    let (page, pages, shown) = parts::paged(&cells, turned.clusters, CLUSTERS);
     html! {
         section aria-labelledby="clusters" {
             h2 id="clusters" { (parts::many(cells.len(), "cluster")) }
@@ -141,7 +141,9 @@ fn clusters(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, page: usize) -> Mar
                         }
                     }
                 }
-                (parts::pager(page, pages, "clusters", |page| View::Placement(name.clone(), page).url()))
+                (parts::pager(page, pages, "clusters", |clusters| {
+                    View::Placement(name.clone(), Turned { clusters, ..turned }).url()
+                }))
             }
         }
     }
@@ -167,7 +169,7 @@ pub(super) fn overrides(spec: &BindingSpec) -> Markup {
 }
 
 /// The members that were not picked, by the scheduler's own filters: the placement's status has but the first twenty.
-fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, page: usize) -> Markup {
+fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, turned: Turned) -> Markup {
     let not_picked = fleet
         .members
         .iter()
@@ -177,7 +179,7 @@ fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, page: usize) -> Marku
         .map(|binding| binding.spec.target_cluster.as_str())
         .collect();
     let not_picked: Vec<&str> = not_picked.filter(|cluster| !bound.contains(cluster)).collect();
-    let (page, pages, shown) = parts::paged(&not_picked, page, OTHERS);
+    let (page, pages, shown) = parts::paged(&not_picked, turned.others, OTHERS);
     html! {
         @if !not_picked.is_empty() {
             section aria-labelledby="others" {
@@ -199,7 +201,9 @@ fn others(site: &Site<'_>, fleet: &Fleet<'_>, name: &Name, page: usize) -> Marku
                         }
                     }
                 }
-                (parts::pager(page, pages, "members", |page| View::Placement(name.clone(), page).url()))
+                (parts::pager(page, pages, "members", |others| {
+                    View::Placement(name.clone(), Turned { others, ..turned }).url()
+                }))
             }
         }
     }

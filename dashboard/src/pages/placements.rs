@@ -12,8 +12,12 @@ use crate::{
     view::View,
 };
 
-pub(super) fn page(site: &Site<'_>) -> Page {
+/// Placements on one page.
+const SHOWN: usize = 100;
+
+pub(super) fn page(site: &Site<'_>, page: usize) -> Page {
     let stands = site.hub.stands();
+    let (page, pages, shown) = parts::paged(&stands, page, SHOWN);
     let body = html! {
         h1 { "Placements" }
         @if stands.is_empty() {
@@ -23,10 +27,10 @@ pub(super) fn page(site: &Site<'_>) -> Page {
                 table.list {
                     thead { tr { th { "Placement" } th { "Namespace" } th { "Clusters" } th { "How they stand" } } }
                     tbody {
-                        @for stand in &stands {
+                        @for stand in shown {
                             @let Stand { name, column, .. } = stand;
                             tr id={ "p-" (name.shown()) } {
-                                td { (parts::link(&View::Placement(name.clone(), 0), &name.name)) }
+                                td { (parts::link(&View::placement(name.clone()), &name.name)) }
                                 td { (name.namespace) }
                                 td.number { (column.cells.len()) }
                                 td {
@@ -46,6 +50,7 @@ pub(super) fn page(site: &Site<'_>) -> Page {
                     }
                 }
             }
+            (parts::pager(page, pages, "placements", |page| View::Placements(page).url()))
         }
     };
     Page {

@@ -37,7 +37,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
             p.standing {
                 (parts::badge(sign, word)) " updates "
                 (parts::link(
-                    &View::Placement(Name::new(name.namespace.as_str(), run.spec.placement_name.as_str()), 0),
+                    &View::placement(Name::new(name.namespace.as_str(), run.spec.placement_name.as_str())),
                     &run.spec.placement_name,
                 ))
                 @if let Some(status) = run.status { " to resource snapshot " (status.resource_snapshot_index_used) }

@@ -20,8 +20,8 @@ use crate::{
     view::{Name, View},
 };
 
-/// Older ones are history.
-const SHOWN_MAX: usize = 200;
+/// Runs on one page.
+const SHOWN: usize = 100;
 
 /// How a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,8 +163,9 @@ pub(super) fn held(hub: &Hub) -> Vec<Name> {
     held.map(|run| run.name).collect()
 }
 
-pub(super) fn page(site: &Site<'_>) -> Page {
+pub(super) fn page(site: &Site<'_>, page: usize) -> Page {
     let all = all(site.hub);
+    let (page, pages, shown) = parts::paged(&all, page, SHOWN);
     let body = html! {
         h1 { "Update runs" }
         @if all.is_empty() {
@@ -179,12 +180,12 @@ pub(super) fn page(site: &Site<'_>) -> Page {
                 table.list {
                     thead { tr { th { "Run" } th { "Namespace" } th { "Placement" } th { "State" } th { "Created" } } }
                     tbody {
-                        @for run in all.iter().take(SHOWN_MAX) {
+                        @for run in shown {
                             @let (sign, word) = run.standing.sign();
                             tr id={ "r-" (run.name.shown()) } {
                                 td { (parts::link(&View::Run(run.name.clone()), &run.name.name)) }
                                 td { (run.name.namespace) }
-                                td { (parts::link(&View::Placement(run.placement.clone(), 0), &run.placement.name)) }
+                                td { (parts::link(&View::placement(run.placement.clone()), &run.placement.name)) }
                                 td { (parts::badge(sign, word)) }
                                 td { @if let Some(created) = run.created { (parts::at(created)) } }
                             }
@@ -192,12 +193,12 @@ pub(super) fn page(site: &Site<'_>) -> Page {
                     }
                 }
             }
-            @if all.len() > SHOWN_MAX { p { "and " (all.len() - SHOWN_MAX) " older ones" } }
+            (parts::pager(page, pages, "runs", |page| View::Runs(page).url()))
         }
     };
     Page {
         title: "Update runs".into(),
-        command: "kubectl get csur; kubectl get sur -A".into(),
+        command: "kubectl fleet top".into(),
         body,
     }
 }

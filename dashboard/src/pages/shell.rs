@@ -5,8 +5,8 @@ use maud::{DOCTYPE, Markup, html};
 use super::{Page, Site, parts};
 use crate::{
     door::Refusal,
-    hub::Reception,
-    view::{Filter, View},
+    hub::{Reception, unreadable},
+    view::View,
 };
 
 /// A whole page. Its live part is what [`fragment`] sends again when something changes.
@@ -22,7 +22,7 @@ pub(crate) fn whole(site: &Site<'_>, page: &Page, live: Option<&str>, at: Option
                     a.brand href="/" { img src="/assets/icon.svg" alt="" width="20" height="20"; "Flotilla" }
                     nav aria-label="Pages" {
                         @for (view, word) in [
-                            (View::Fleet(Filter::default()), "Fleet"), (View::Placements, "Placements"), (View::Runs, "Runs"),
+                            (View::fleet(), "Fleet"), (View::Placements(0), "Placements"), (View::Runs(0), "Runs"),
                             (View::Members(0), "Members"), (View::Timeline(None), "Timeline"),
                         ] {
                             a href=(view.url()) aria-current=[here(&view)] { (word) }
@@ -73,6 +73,7 @@ fn reception(reception: &Reception) -> Markup {
         forbidden,
         missing,
         lost,
+        odd,
         starting,
         stale,
     } = reception;
@@ -89,7 +90,13 @@ fn reception(reception: &Reception) -> Markup {
         @if !forbidden.is_empty() {
             div.banner role="note" {
                 strong { "Hidden: " } (forbidden.join(", "))
-                ". You lack the right to list and watch them, so what they would tell is missing here."
+                ". You lack the right to list and watch them in all namespaces, so what they would tell is missing here."
+            }
+        }
+        @for (kind, names) in odd {
+            div.banner.stale role="status" {
+                strong { "Not shown: " } (unreadable(kind, names))
+                ". They are not as this program knows them: they were changed by hand, or are of another version."
             }
         }
         @for (kind, since) in lost {
@@ -124,18 +131,19 @@ pub(crate) fn refused(title: &str, says: &str) -> Markup {
     }
 }
 
-/// What is said to a browser that has just been let in: it goes on from a page of ours, so that the cookie counts.
-pub(crate) fn welcome() -> Markup {
+/// What is said to a browser that comes from elsewhere, or has just been let in: it goes on from a page of ours, so that the
+/// cookie counts.
+pub(crate) fn onward(view: &View) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="refresh" content="0;url=/";
+                meta http-equiv="refresh" content={ "0;url=" (view.url()) };
                 title { "Flotilla" }
                 link rel="stylesheet" href="/assets/style.css";
             }
-            body { main.alone { p { a href="/" { "To the fleet" } } } }
+            body { main.alone { p { a href=(view.url()) { "To the page" } } } }
         }
     }
 }
@@ -156,13 +164,13 @@ impl Refusal {
 fn section(view: &View) -> u8 {
     match view {
         View::Fleet(_) => 0,
-        View::Placements
+        View::Placements(_)
         | View::Placement(..)
         | View::On(..)
         | View::Differences(_)
         | View::Snapshots(_)
         | View::Changes(..) => 1,
-        View::Runs | View::Run(_) => 2,
+        View::Runs(_) | View::Run(_) => 2,
         View::Members(_) | View::Member(_) => 3,
         View::Timeline(_) => 4,
     }

@@ -38,7 +38,7 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
     let mut all: Vec<&ObjectMeta> = fleet.snapshots.iter().copied().filter(|meta| is_first(meta)).collect();
     all.sort_by_key(|meta| std::cmp::Reverse(index(meta)));
     let body = html! {
-        h1 { "Snapshots of " (parts::link(&View::Placement(name.clone(), 0), &name.shown())) }
+        h1 { "Snapshots of " (parts::link(&View::placement(name.clone()), &name.shown())) }
         @if all.is_empty() { (parts::empty(site, "No resource snapshot has been taken yet.", "")) }
         @else {
             div.scroll tabindex="0" {
@@ -72,16 +72,21 @@ pub(super) fn page(site: &Site<'_>, name: &Name) -> Page {
             }
         }
     };
-    let kind = name.word("clusterresourcesnapshots", "resourcesnapshots");
     Page {
         title: format!("Snapshots of {}", name.shown()),
-        command: format!(
-            "kubectl get {kind}{} -l kubernetes-fleet.io/parent-CRP={}",
-            name.flag(),
-            name.name
-        ),
+        command: tree(name),
         body,
     }
+}
+
+/// The command that lists them. None shows what they hold without showing Secrets too.
+fn tree(name: &Name) -> String {
+    format!(
+        "kubectl fleet tree {}/{}{}",
+        name.word("crp", "rp"),
+        name.name,
+        name.flag()
+    )
 }
 
 /// What changes from one snapshot to another.
@@ -98,14 +103,9 @@ pub(crate) fn changes(site: &Site<'_>, name: &Name, from: u64, to: u64, found: R
             },
         }
     };
-    let kind = name.word("clusterresourcesnapshots", "resourcesnapshots");
     Page {
         title: format!("Changes of {}", name.shown()),
-        command: format!(
-            "kubectl get {kind}{} -l kubernetes-fleet.io/parent-CRP={} -o yaml",
-            name.flag(),
-            name.name
-        ),
+        command: tree(name),
         body,
     }
 }

@@ -5,7 +5,12 @@ use std::collections::HashSet;
 use fleet_api::{
     cluster::MemberCluster,
     kind::{HasSpec as _, HasStatus as _, Kind as _, Resource as _},
-    placement::{ClusterScoped, Namespaced, Scope},
+    labels::{PARENT_PLACEMENT, PARENT_PLACEMENT_NAMESPACE},
+    names::MEMBER_NAMESPACE_PREFIX,
+    placement::{
+        ClusterResourcePlacementDisruptionBudget, ClusterResourcePlacementEviction, ClusterScoped, Namespaced, Scope,
+        Work,
+    },
 };
 use fleet_core::explain::happened;
 use fleet_runtime::Key;
@@ -18,7 +23,7 @@ use maud::html;
 
 use super::{Page, Site, parts};
 use crate::{
-    hub::{Family, Hub, family_key, name},
+    hub::{Family, Hub, family_key, name, parent, parent_name},
     view::{About, Name, View},
 };
 
@@ -57,7 +62,7 @@ pub(super) fn page(site: &Site<'_>, about: Option<&About>) -> Page {
         events
             .iter()
             .filter(|event| concerns(event, about, &kin))
-            .filter_map(|event| of_event(event)),
+            .filter_map(|event| of_event(hub, event)),
     );
     all.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.what.cmp(&b.what)));
     let (title, command) = words(about);
@@ -141,7 +146,7 @@ fn one<S: Scope>(placement: &S::Placement, all: &mut Vec<Entry>) {
         .status()
         .map(|status| status.conditions.as_slice())
         .unwrap_or_default();
-    conditions(list, &own.shown(), &View::Placement(own.clone(), 0), all);
+    conditions(list, &own.shown(), &View::placement(own.clone()), all);
 }
 
 fn run<S: Scope>(family: &Family<S>, about: &Name, all: &mut Vec<Entry>) {
@@ -261,17 +266,20 @@ fn concerns(event: &Event, about: Option<&About>, kin: &Kin) -> bool {
     }
 }
 
-fn of_event(event: &Event) -> Option<Entry> {
+fn of_event(hub: &Hub, event: &Event) -> Option<Entry> {
     let object = &event.involved_object;
     let own = Name::new(
         object.namespace.clone().unwrap_or_default(),
         object.name.clone().unwrap_or_default(),
     );
     let view = match object.kind.as_deref().unwrap_or_default() {
-        "ClusterResourcePlacement" | "ResourcePlacement" => Some(View::Placement(own.clone(), 0)),
+        "ClusterResourcePlacement" | "ResourcePlacement" => Some(View::placement(own.clone())),
         "ClusterStagedUpdateRun" | "StagedUpdateRun" => Some(View::Run(own.clone())),
         "MemberCluster" | "InternalMemberCluster" => Some(View::Member(own.name.clone())),
-        _ => None,
+        kind if own.namespace.is_empty() => {
+            part_of::<ClusterScoped>(&hub.cluster, kind, &own).or_else(|| of_others(hub, kind, &own))
+        }
+        kind => part_of::<Namespaced>(&hub.namespaced, kind, &own).or_else(|| of_others(hub, kind, &own)),
     };
     let times = event
         .count
@@ -286,4 +294,54 @@ fn of_event(event: &Event) -> Option<Entry> {
         says: event.message.clone().unwrap_or_default(),
         warns: event.type_.as_deref() == Some("Warning"),
     })
+}
+
+/// The page that tells of something that belongs to a placement or a run.
+fn part_of<S: Scope>(family: &Family<S>, kind: &str, own: &Name) -> Option<View> {
+    let key = family_key(own);
+    if kind == S::Binding::KIND {
+        let binding = family.bindings.get(&key)?;
+        return Some(View::On(parent_name(&binding)?, binding.cluster().to_string()));
+    }
+    if kind == S::ApprovalRequest::KIND {
+        let run = family.approvals.get(&key)?.spec().parent_stage_rollout.clone();
+        return Some(View::Run(Name::new(own.namespace.as_str(), run)));
+    }
+    let placement = if kind == S::ResourceSnapshot::KIND {
+        parent(&*family.snapshots.get(&key)?)
+    } else if kind == S::PolicySnapshot::KIND {
+        parent(&*family.policies.get(&key)?)
+    } else {
+        return None;
+    };
+    Some(View::placement(name(placement.first()?)))
+}
+
+/// The page that tells of something that is not of one family.
+fn of_others(hub: &Hub, kind: &str, own: &Name) -> Option<View> {
+    let key = family_key(own);
+    if kind == ClusterResourcePlacementEviction::KIND {
+        let eviction = hub.evictions.get(&key)?;
+        let placement = Name::new("", eviction.spec.placement_name.as_str());
+        return Some(View::On(placement, eviction.spec.cluster_name.clone()));
+    }
+    if kind == ClusterResourcePlacementDisruptionBudget::KIND {
+        return Some(View::placement(own.clone()));
+    }
+    if kind != Work::KIND {
+        return None;
+    }
+    let cluster = own.namespace.strip_prefix(MEMBER_NAMESPACE_PREFIX)?;
+    let work = hub.works.get(&key)?;
+    let label = |key| {
+        work.metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(key).cloned())
+    };
+    let placement = Name::new(
+        label(PARENT_PLACEMENT_NAMESPACE).unwrap_or_default(),
+        label(PARENT_PLACEMENT)?,
+    );
+    Some(View::On(placement, cluster.to_owned()))
 }

@@ -25,13 +25,8 @@ const OLD: [&str; 7] = [
 /// The command with these flags. Several that follow each other each get them.
 pub(super) fn with(flags: &Flags, command: &str) -> Typed {
     let mut whole = Typed::default();
-    for (at, one) in command.split("; kubectl ").enumerate() {
-        let one = if at == 0 {
-            one.to_owned()
-        } else {
-            format!("kubectl {one}")
-        };
-        let typed = single(flags, &one);
+    for (at, one) in each(command).into_iter().enumerate() {
+        let typed = single(flags, one);
         if at > 0 {
             whole.text.push_str("; ");
         }
@@ -39,6 +34,25 @@ pub(super) fn with(flags: &Flags, command: &str) -> Typed {
         whole.lacks.extend(typed.lacks);
     }
     whole
+}
+
+/// The commands that follow each other. What is quoted is a name, whatever it looks like.
+fn each(command: &str) -> Vec<&str> {
+    let (mut all, mut begin, mut in_quotes, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, letter) in command.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if !in_quotes => escaped = true,
+            '\'' => in_quotes = !in_quotes,
+            ';' if !in_quotes && command[at..].starts_with("; kubectl ") => {
+                all.push(&command[begin..at]);
+                begin = at + 2;
+            }
+            _ => {}
+        }
+    }
+    all.push(&command[begin..]);
+    all
 }
 
 fn single(flags: &Flags, command: &str) -> Typed {
@@ -87,7 +101,7 @@ fn shown((name, value): &(&'static str, String)) -> String {
 }
 
 /// A value that a shell takes as one word and as nothing else.
-fn quoted(value: &str) -> String {
+pub(super) fn quoted(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/:@=,+".contains(&byte);
     if !value.is_empty() && value.bytes().all(plain) {
         return value.to_owned();
@@ -135,6 +149,18 @@ mod tests {
                 with(&Flags::new(), command).text,
                 command,
                 "what was not given is not added"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_command_is_a_name() {
+        let flags: Flags = vec![("kubeconfig", "/home/a b/c".into())];
+        for name in ["a; kubectl delete crp web", "it's; kubectl delete crp web"] {
+            let command = format!("kubectl fleet why {}", quoted(name));
+            assert_eq!(
+                with(&flags, &command).text,
+                format!("{command} --kubeconfig '/home/a b/c'")
             );
         }
     }

@@ -2,13 +2,17 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use fleet_testkit::Server;
+use fleet_testkit::{Fault, Server};
+use http::Method;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::{visitor::Visitor, world};
+use super::{
+    visitor::{Answer, HOST, Visitor},
+    world,
+};
 
-const PAGES: [(&str, &str); 16] = [
+const PAGES: [(&str, &str); 21] = [
     ("fleet", "/"),
     ("fleet-grouped", "/?group=region&show=trouble"),
     ("fleet-nothing-fits", "/?q=nothing-is-called-so"),
@@ -25,6 +29,11 @@ const PAGES: [(&str, &str); 16] = [
     ("members", "/members"),
     ("member-silent", "/members/north"),
     ("timeline", "/placements/web/timeline"),
+    ("timeline-fleet", "/timeline"),
+    ("timeline-run", "/runs/shop-1/timeline"),
+    ("timeline-member", "/members/east/timeline"),
+    ("act", "/act?act=approve&name=shop-1-after-canary&run=shop-1"),
+    ("act-impossible", "/act?act=approve&name=gone&run=shop-1"),
 ];
 
 /// A tag to a line: so a difference shows what has changed.
@@ -34,27 +43,113 @@ fn lines(html: &str) -> String {
     text
 }
 
+/// Pages that are other ones than in their files.
+#[derive(Default)]
+struct Golden(Vec<String>);
+
+impl Golden {
+    fn compare(&mut self, name: &str, answer: &Answer, code: u16, visitor: &Visitor) {
+        assert_eq!(answer.code, code, "{name}");
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("src/tests/golden/{name}.html"));
+        // The secret of forms is another one each time.
+        let page = lines(&answer.body).replace(visitor.door.form(), "(secret)");
+        if std::env::var("GOLDEN").is_ok_and(|word| word == "write") {
+            std::fs::write(&file, &page).unwrap();
+        } else if std::fs::read_to_string(&file).unwrap_or_default() != page {
+            self.0.push(name.to_owned());
+        }
+    }
+}
+
+impl Drop for Golden {
+    fn drop(&mut self) {
+        assert!(
+            self.0.is_empty() || std::thread::panicking(),
+            "these pages are other ones now: {:?}; GOLDEN=write writes them",
+            self.0
+        );
+    }
+}
+
 #[tokio::test]
 async fn every_page_is_as_it_was() {
     let visitor = Visitor::new().await;
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
-    let writes = std::env::var("GOLDEN").is_ok_and(|word| word == "write");
-    let mut differ = Vec::new();
+    let mut golden = Golden::default();
     for (name, path) in PAGES {
-        let answer = visitor.get(path).await;
-        assert_eq!(answer.code, 200, "{path}");
-        let file = dir.join(format!("{name}.html"));
-        let page = lines(&answer.body);
-        if writes {
-            std::fs::write(&file, &page).unwrap();
-        } else if std::fs::read_to_string(&file).unwrap_or_default() != page {
-            differ.push(name);
-        }
+        golden.compare(name, &visitor.get(path).await, 200, &visitor);
     }
-    assert!(
-        differ.is_empty(),
-        "these pages are other ones now: {differ:?}; GOLDEN=write writes them"
+}
+
+#[tokio::test]
+async fn what_leads_to_pages_is_as_it_was() {
+    let visitor = Visitor::new().await;
+    let mut golden = Golden::default();
+    let form = visitor.door.form().to_owned();
+    for (name, act) in [("done", "cordon"), ("done-in-part", "drain")] {
+        let answer = visitor.post(&format!("form={form}&act={act}&name=east")).await;
+        golden.compare(name, &answer, 200, &visitor);
+    }
+    let link = visitor.door.link().unwrap();
+    let path = link.strip_prefix("http://127.0.0.1:4000").unwrap();
+    for (name, code) in [("login", 200), ("login-used", 403)] {
+        let answer = visitor.send(Method::GET, path, &[("host", HOST)], "").await;
+        golden.compare(name, &answer, code, &visitor);
+    }
+    let answer = visitor.send(Method::GET, "/", &[("host", HOST)], "").await;
+    golden.compare("not-let-in", &answer, 403, &visitor);
+    golden.compare("no-such-page", &visitor.get("/nothing").await, 404, &visitor);
+}
+
+#[tokio::test]
+async fn what_two_snapshots_hold_is_shown_as_it_was() {
+    let server = Server::new();
+    world::everything(&server);
+    for (index, replicas) in [(4, 2), (5, 3)] {
+        let labels = json!({
+            "kubernetes-fleet.io/parent-CRP": "metrics", "kubernetes-fleet.io/resource-index": index.to_string(),
+        });
+        let path = format!(
+            "{}/clusterresourcesnapshots/metrics-{index}-snapshot",
+            world::PLACEMENTS
+        );
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "api", "namespace": "metrics"},
+            "spec": {"replicas": replicas},
+        });
+        server.put(
+            &path,
+            json!({"metadata": {"labels": labels}, "spec": {"selectedResources": [deployment]}}),
+        );
+    }
+    let visitor = Visitor::on(server, true).await;
+    let mut golden = Golden::default();
+    let answer = visitor.get("/placements/metrics/changes?from=4&to=5").await;
+    golden.compare("changes", &answer, 200, &visitor);
+    let answer = visitor.get("/placements/metrics/changes?from=5&to=6").await;
+    golden.compare("changes-gone", &answer, 200, &visitor);
+}
+
+#[tokio::test]
+async fn what_is_not_known_is_said_as_it_was() {
+    let visitor = Visitor::on(Server::new(), false).await;
+    let mut golden = Golden::default();
+    for (name, path) in [
+        ("empty-fleet", "/"),
+        ("empty-runs", "/runs"),
+        ("empty-timeline", "/timeline"),
+    ] {
+        golden.compare(name, &visitor.get(path).await, 200, &visitor);
+    }
+    let server = Server::new();
+    world::everything(&server);
+    server.fail(Fault::new("/clusterstagedupdateruns", 403));
+    server.fail(Fault::new("/resourcebindings", 404));
+    server.put(
+        &format!("{}/clusterresourceplacements/odd", world::PLACEMENTS),
+        json!({"spec": {"policy": "all of them"}}),
     );
+    let visitor = Visitor::on(server, true).await;
+    golden.compare("hidden", &visitor.get("/runs").await, 200, &visitor);
 }
 
 #[tokio::test]
@@ -122,8 +217,17 @@ async fn what_is_compared_is_asked_for_in_its_namespace_and_in_parts() {
         heard.lock().push(path.to_owned());
         None
     });
+    // Both are there: where one is missing nobody waits for the other.
+    let snapshot = format!(
+        "{}/namespaces/team-a/resourcesnapshots/api-0-snapshot",
+        world::PLACEMENTS
+    );
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "team-a"}});
     visitor
-        .get("/namespaces/team-a/placements/api/changes?from=0&to=1")
+        .server
+        .edit(&snapshot, |it| it["spec"]["selectedResources"] = json!([config]));
+    visitor
+        .get("/namespaces/team-a/placements/api/changes?from=0&to=0")
         .await;
     let asked = asked.lock();
     let own = |path: &&String| path.contains("/namespaces/team-a/resourcesnapshots");
@@ -166,7 +270,13 @@ async fn what_belongs_to_a_placement_is_in_its_timeline() {
         ),
         (
             "/timeline",
-            vec!["OfBinding", "OfAnother", "OfApproval"],
+            // From each one click leads to where it is explained.
+            vec![
+                "<a href=\"/placements/web/on/east\">ClusterResourceBinding web-east</a> <strong>OfBinding",
+                "<a href=\"/placements/web\">ClusterResourceSnapshot web-0-snapshot</a> <strong>OfSnapshot",
+                "<a href=\"/placements/shop/on/east\">ClusterResourceBinding shop-east</a> <strong>OfAnother",
+                "<a href=\"/runs/shop-1\">ClusterApprovalRequest shop-1-after-canary</a> <strong>OfApproval",
+            ],
             vec!["OfStrangers"],
         ),
     ] {

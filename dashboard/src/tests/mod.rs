@@ -2,7 +2,10 @@
 
 mod acts;
 mod faults;
+mod gallery;
 mod golden_pages;
+mod large;
+mod pictures;
 mod runs;
 mod security;
 mod standing;

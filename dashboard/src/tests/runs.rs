@@ -88,6 +88,28 @@ async fn gates_waves_and_the_failure_budget_are_in_the_pipeline() {
 }
 
 #[tokio::test]
+async fn a_wait_counts_down_although_a_cluster_has_failed_within_the_budget() {
+    let mut status = status(("UpdateRunWaiting", ""), false);
+    let stage = &mut status["stagesStatus"][0];
+    stage["conditions"] = json!([world::condition("Progressing", "False", "StageUpdatingWaiting", "")]);
+    stage["afterStageTaskStatus"] = json!([{"type": "TimedWait"}]);
+    let tasks = json!([{"type": "TimedWait", "waitTime": "1h"}]);
+    status["stagedUpdateStrategySnapshot"]["stages"][0]["afterStageTasks"] = tasks;
+    let shown = page(&status).await;
+    assert!(
+        shown.contains("waits, <time class=\"until\" datetime=\"2026-01-02T12:30:00Z\">until "),
+        "{shown}"
+    );
+    // Once too many have failed nobody waits any more.
+    status["stagesStatus"][0]["conditions"] = json!([world::condition("Succeeded", "False", "R", "")]);
+    let shown = page(&status).await;
+    assert!(
+        shown.contains("a wait, later") && !shown.contains("waits, <time"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
 async fn a_run_that_goes_back_does_not_look_like_one_that_goes_on() {
     let words = "The update run is rolling back, 1 of 3 cluster(s) restored";
     let page = page(&status(("UpdateRunRollingBack", words), true)).await;

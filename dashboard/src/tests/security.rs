@@ -1,8 +1,13 @@
 //! Who is not let in.
 
+use fleet_testkit::Server;
 use http::Method;
+use serde_json::json;
 
-use super::visitor::{HOST, Visitor};
+use super::{
+    visitor::{HOST, Visitor},
+    world,
+};
 
 #[tokio::test]
 async fn a_link_lets_one_browser_in_once() {
@@ -58,6 +63,64 @@ async fn nothing_is_shown_to_others() {
             assert!(!answer.body.contains("metrics"), "{why}: {path}");
         }
     }
+}
+
+#[tokio::test]
+async fn only_our_own_pages_lead_to_what_writes() {
+    let visitor = Visitor::new().await;
+    let from = |site| {
+        [
+            ("host", HOST),
+            ("cookie", visitor.cookie.as_str()),
+            ("sec-fetch-site", site),
+            ("sec-fetch-mode", "navigate"),
+        ]
+    };
+    let act = "/act?act=drain&name=east";
+    for site in ["same-site", "cross-site"] {
+        for path in [act, "/done?number=1", "/live?at=%2F"] {
+            let answer = visitor.send(Method::GET, path, &from(site), "").await;
+            assert_eq!(answer.code, 403, "{site}: {path}");
+        }
+    }
+    assert!(visitor.scribe.0.lock().is_empty(), "nobody was asked what it would do");
+    let page = visitor.send(Method::GET, act, &from("same-origin"), "").await.body;
+    // A key that is held down while the page comes presses what has the focus.
+    let form = page.split_once("<form").unwrap().1;
+    assert!(page.contains("class=\"go\"") && !form.contains("autofocus"), "{page}");
+}
+
+#[tokio::test]
+async fn a_link_from_elsewhere_leads_to_its_page() {
+    let visitor = Visitor::new().await;
+    // Browsers keep the cookie to themselves where a link of another site is followed.
+    let mut headers = vec![
+        ("host", HOST),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "navigate"),
+    ];
+    let go = async |path: &str, headers: &[(&str, &str)]| visitor.send(Method::GET, path, headers, "").await;
+    let path = "/placements/web%22%3E%3Cscript%3E?page=2&x=%22";
+    let answer = go(path, &headers).await;
+    let onward = "content=\"0;url=/placements/web%22%3E%3Cscript%3E?page=2\"";
+    assert!(answer.code == 200 && answer.body.contains(onward), "{}", answer.body);
+    let answer = go("/?q=a%26b&show=trouble", &headers).await;
+    assert!(
+        answer.body.contains("0;url=/?q=a%26b&amp;show=trouble\""),
+        "{}",
+        answer.body
+    );
+    for path in [
+        "//evil.example/",
+        "/nothing",
+        "/act?act=drain&name=east",
+        "/live?at=%2F",
+    ] {
+        assert_eq!(go(path, &headers).await.code, 403, "{path}");
+    }
+    // Whoever has not been let in is not sent round in circles.
+    headers[1].1 = "same-origin";
+    assert_eq!(go("/placements/web", &headers).await.code, 403);
 }
 
 #[tokio::test]
@@ -128,4 +191,41 @@ async fn a_form_of_somebody_else_changes_nothing() {
     let large = format!("{own}&x={}", "x".repeat(20_000));
     assert_eq!(visitor.post(&large).await.code, 413);
     assert!(visitor.scribe.0.lock().is_empty(), "{:?}", visitor.scribe.0.lock());
+}
+
+#[tokio::test]
+async fn what_objects_are_called_is_not_copied_into_a_shell() {
+    let server = Server::new();
+    world::everything(&server);
+    let drift = |name: &str| {
+        let at = "2026-01-02T11:30:00Z";
+        json!({
+            "group": "rbac.authorization.k8s.io", "version": "v1", "kind": "Role", "name": name, "namespace": "web",
+            "observationTime": at, "firstDriftedObservedTime": at, "targetClusterObservedGeneration": 3,
+            "observedDrifts": [{"path": "/rules", "valueInHub": "a", "valueInMember": "b"}],
+        })
+    };
+    let drifted = [drift("$(reboot)"), drift("a\nreboot"), drift("a\u{202e}b")];
+    world::binding(
+        &server,
+        "",
+        "metrics",
+        "east",
+        None,
+        &json!({"driftedPlacements": drifted}),
+    );
+    let visitor = Visitor::on(server, true).await;
+    let page = visitor.get("/placements/metrics/on/east").await.body;
+    let copies: Vec<&str> = page
+        .split("data-copy=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .filter(|text| text.contains("reboot") || text.contains('\u{202e}'))
+        .collect();
+    let object = "'role.rbac.authorization.k8s.io/$(reboot)'";
+    assert_eq!(
+        copies,
+        [format!("kubectl fleet why {object} east -n web --member-context east")]
+    );
+    assert_eq!(page.matches("characters that cannot be seen").count(), 2, "{page}");
 }

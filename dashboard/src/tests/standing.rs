@@ -58,6 +58,33 @@ async fn a_placement_that_finds_too_few_clusters_has_failed_although_its_binding
 }
 
 #[tokio::test]
+async fn an_object_that_cannot_be_understood_is_named_and_all_is_not_well() {
+    let server = well();
+    server.put(
+        &format!("{}/clusterresourceplacements/odd", world::PLACEMENTS),
+        json!({"spec": {"policy": "all of them"}}),
+    );
+    let visitor = Visitor::on(server, true).await;
+    let page = visitor.get("/").await.body;
+    let says = "clusterresourceplacements odd cannot be understood";
+    assert!(
+        !page.contains(ALL_CLEAR) && page.contains(&format!("not everything is known: {says}")),
+        "{page}"
+    );
+    assert!(page.contains(&format!("<strong>Not shown: </strong>{says}")), "{page}");
+    let server = Server::new();
+    server.put(
+        &format!("{}/clusterstagedupdateruns/odd", world::PLACEMENTS),
+        json!({"spec": {"state": 7}}),
+    );
+    let page = Visitor::on(server, true).await.get("/runs").await.body;
+    assert!(
+        page.contains("Nobody can say whether there are any") && !page.contains("There are no update runs"),
+        "{page}"
+    );
+}
+
+#[tokio::test]
 async fn a_change_that_the_hub_has_not_seen_is_not_done() {
     let server = well();
     world::placement(&server, "", "web", &json!({"type": "RollingUpdate"}), &[]);

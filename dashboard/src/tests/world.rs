@@ -79,7 +79,6 @@ pub(crate) fn placement(server: &Server, namespace: &str, name: &str, strategy: 
         .iter()
         .map(|(step, status, reason)| condition(&format!("{prefix}{step}"), status, reason, ""));
     let conditions: Vec<Value> = said.collect();
-    let entries = json!([{ "clusterName": "east" }, { "clusterName": "west" }]);
     let labels = json!({"kubernetes-fleet.io/parent-CRP": name, "kubernetes-fleet.io/is-latest-snapshot": "true",
                         "kubernetes-fleet.io/resource-index": "0"});
     server.put(
@@ -91,7 +90,7 @@ pub(crate) fn placement(server: &Server, namespace: &str, name: &str, strategy: 
             "metadata": {"generation": 1, "creationTimestamp": BEFORE},
             "spec": {"resourceSelectors": [], "policy": {"placementType": "PickAll"}, "strategy": strategy},
             "status": {
-                "conditions": conditions, "observedResourceIndex": "0", "placementStatuses": entries,
+                "conditions": conditions, "observedResourceIndex": "0", "placementStatuses": [],
                 "selectedResources": [
                     {"group": "apps", "version": "v1", "kind": "Deployment", "name": name, "namespace": name},
                     {"group": "", "version": "v1", "kind": "ConfigMap", "name": MARKUP, "namespace": name},
@@ -116,19 +115,43 @@ pub(crate) fn placement(server: &Server, namespace: &str, name: &str, strategy: 
     );
 }
 
-/// A binding that has come all the way, or stops at a step with a status and a reason.
+/// Where a binding stops: the step, its status, its reason, and what it says.
+pub(crate) type Stop<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+/// A binding that has come all the way, or stops at a step; and what its placement says of the cluster.
 pub(crate) fn binding(
     server: &Server,
     namespace: &str,
     placement: &str,
     cluster: &str,
-    stops: Option<(&str, &str, &str)>,
+    stops: Option<Stop<'_>>,
     more: &Value,
 ) {
+    let status = bound(server, namespace, placement, cluster, stops, more);
+    let own = of(namespace, "clusterresourceplacements", "resourceplacements");
+    server.edit(&format!("{own}/{placement}"), |placement| {
+        let mut said = status;
+        said["clusterName"] = json!(cluster);
+        let list = said["conditions"].as_array_mut().expect("it has conditions");
+        list.insert(0, condition("Scheduled", "True", "Scheduled", ""));
+        let all = placement["status"]["placementStatuses"].as_array_mut();
+        all.expect("it has a status").push(said);
+    });
+}
+
+/// A binding alone; says its status.
+fn bound(
+    server: &Server,
+    namespace: &str,
+    placement: &str,
+    cluster: &str,
+    stops: Option<Stop<'_>>,
+    more: &Value,
+) -> Value {
     let mut way: Vec<Value> = Vec::new();
     for (step, reason) in WAY {
-        if let Some((_, status, reason)) = stops.filter(|(at, ..)| *at == step) {
-            way.push(condition(step, status, reason, MARKUP));
+        if let Some((_, status, reason, says)) = stops.filter(|(at, ..)| *at == step) {
+            way.push(condition(step, status, reason, says));
             break;
         }
         way.push(condition(step, "True", reason, ""));
@@ -149,6 +172,7 @@ pub(crate) fn binding(
             "status": status,
         }),
     );
+    status
 }
 
 /// An update run that has done its first stage and asks for approval.
@@ -230,7 +254,7 @@ pub(crate) fn everything(server: &Server) {
         "",
         "web",
         "east",
-        Some(("Applied", "False", "NotAllWorkHaveBeenApplied")),
+        Some(("Applied", "False", "NotAllWorkHaveBeenApplied", MARKUP)),
         &drifted(),
     );
     binding(server, "", "web", "west", None, &json!({}));
@@ -242,13 +266,13 @@ pub(crate) fn everything(server: &Server) {
         "",
         "shop",
         "west",
-        Some(("RolloutStarted", "Unknown", "RolloutNotStartedYet")),
+        Some(("RolloutStarted", "Unknown", "RolloutNotStartedYet", MARKUP)),
         &json!({}),
     );
     run(server);
     // A tenant's own.
     placement(server, "team-a", "api", &rolling, &until(3, "WorkNotSynchronizedYet"));
-    let refused = Some(("WorkSynchronized", "False", "SyncWorkFailed"));
+    let refused = Some(("WorkSynchronized", "False", "SyncWorkFailed", MARKUP));
     binding(server, "team-a", "api", "west", refused, &json!({}));
     events(server);
 }
@@ -336,9 +360,8 @@ fn events(server: &Server) {
     }
 }
 
-/// A fleet of this size, on which everything but a little is well.
-#[allow(dead_code, reason = "only the showroom is that large")]
-pub(crate) fn crowd(server: &Server, members: usize, placements: usize) {
+/// A fleet of this size with placements on so many of its members, on which everything but a little is well.
+pub(crate) fn crowd(server: &Server, members: usize, placements: usize, on: usize) {
     for at in 0..members {
         let labels = json!({"region": (["eu", "us", "asia"][at % 3])});
         member(
@@ -358,11 +381,12 @@ pub(crate) fn crowd(server: &Server, members: usize, placements: usize) {
             &json!({"type": "RollingUpdate"}),
             &[("Scheduled", "True", "SchedulingPolicyFulfilled")],
         );
-        for at in 0..members {
-            let stops = (at + number)
-                .is_multiple_of(97)
-                .then_some(("Applied", "False", "NotAllWorkHaveBeenApplied"));
-            binding(server, "", &name, &format!("member-{at:04}"), stops, &json!({}));
+        for at in 0..on.min(members) {
+            let stops =
+                (at + number)
+                    .is_multiple_of(97)
+                    .then_some(("Applied", "False", "NotAllWorkHaveBeenApplied", MARKUP));
+            bound(server, "", &name, &format!("member-{at:04}"), stops, &json!({}));
         }
     }
 }

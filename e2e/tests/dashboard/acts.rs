@@ -10,31 +10,81 @@ use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::played::Cast;
 use fleet_e2e::runs::{Story, stage};
 use fleet_e2e::wait;
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Event, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use crate::browser::Browser;
 
-/// Somebody who may look at everything of the fleet but Events, and change nothing.
-async fn onlooker(ctx: &Ctx) -> Result<PathBuf> {
-    let name = ctx.name("onlooker");
+/// Somebody who has this ClusterRole.
+async fn somebody(ctx: &Ctx, name: &str, role: &str) -> Result<PathBuf> {
     let account: ServiceAccount = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
     ctx.create_in("hub", NAMESPACE, account).await?;
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE }],
+    }))?;
+    ctx.create("hub", binding).await?;
+    agents::kubeconfig_of(ctx.fleet(), "hub", name, name).await
+}
+
+/// Somebody who may look at everything of the fleet but Events, and change nothing.
+pub(crate) async fn onlooker(ctx: &Ctx) -> Result<PathBuf> {
+    let name = ctx.name("onlooker");
     let groups = ["placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io"];
     let role: ClusterRole = serde_json::from_value(json!({
         "metadata": { "name": name },
         "rules": [{ "apiGroups": groups, "resources": ["*"], "verbs": ["get", "list", "watch"] }],
     }))?;
     ctx.create("hub", role).await?;
-    let binding: ClusterRoleBinding = serde_json::from_value(json!({
-        "metadata": { "name": name },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
-        "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE }],
-    }))?;
-    ctx.create("hub", binding).await?;
-    agents::kubeconfig_of(ctx.fleet(), "hub", &name, &name).await
+    somebody(ctx, &name, &name).await
+}
+
+#[test]
+fn who_has_the_viewers_role_sees_everything_as_it_happens() {
+    scenario("dash-viewer", |ctx| async move {
+        let cast = Cast::new(&ctx, &["one"]).await?;
+        let namespace = fleet_e2e::placements::furnished(&ctx).await?;
+        let all = fleet_e2e::placements::whole_namespace(&namespace);
+        let spec = fleet_e2e::placements::spec(&all, &cast.everywhere());
+        let web = fleet_e2e::placements::Crp::create(&ctx, "web", &spec).await?;
+        web.until_available(0).await?;
+        let viewer = somebody(&ctx, &ctx.name("viewer"), "fleet-viewer").await?;
+        let browser = Browser::of(&viewer, &[]).await?;
+        browser.open(&format!("/placements/{}/timeline", web.name)).await?;
+        browser
+            .until("document.querySelector('.timeline li')", "what has happened")
+            .await?;
+        // An Event of after the page was opened: they are watched, and not only listed.
+        let name = ctx.name("event");
+        let event: Event = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "involvedObject": {
+                "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement", "name": web.name,
+            },
+            "reason": "SeenAtOnce", "message": "as it happens", "type": "Normal",
+            "lastTimestamp": fleet_e2e::now().to_string(),
+        }))?;
+        let events: Api<Event> = Api::namespaced(ctx.hub().await?, "default");
+        events.create(&PostParams::default(), &event).await?;
+        browser.until_it_says("SeenAtOnce").await?;
+        let text = browser.text().await?;
+        for word in ["Hidden:", "Stale since", "Not shown:"] {
+            ensure!(!text.contains(word), "{word} although the role has everything: {text}");
+        }
+        browser.open(&format!("/members/{}", cast.name("one"))).await?;
+        browser
+            .until(
+                "document.querySelector('button[data-act=drain]:disabled')",
+                "a button for others",
+            )
+            .await?;
+        events.delete(&name, &DeleteParams::default()).await?;
+        browser.close().await
+    });
 }
 
 #[test]

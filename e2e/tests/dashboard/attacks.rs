@@ -2,9 +2,11 @@
 
 use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::MemberCluster;
+use fleet_api::placement::ClusterScoped;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{Crp, furnished, spec, whole_namespace};
 use fleet_e2e::played::{Act, Cast};
+use fleet_e2e::runs::Story;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -48,6 +50,11 @@ fn no_script_of_others_ever_runs() {
         cast.act(&["one"], Act::Broken);
         let one = cast.name("one");
         let event = poison(&ctx, &web, &one).await?;
+        let story = Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await?;
+        let all = json!({ "name": "all", "beforeStageTasks": [{ "type": "Approval" }] });
+        story.strategy(&json!([all])).await?;
+        let run = story.run("run", &json!({})).await?;
+        story.until(&run, "Progressing=False UpdateRunWaiting").await?;
         let browser = Browser::new(&ctx).await?;
         let odd = "%3Cscript%3Ewindow.hit%3D1%3C%2Fscript%3E";
         let mut shown = 0;
@@ -59,6 +66,12 @@ fn no_script_of_others_ever_runs() {
             format!("/members/{odd}"),
             format!("/?q={odd}&group={odd}"),
             "/".to_owned(),
+            format!("/placements/{}/differences", web.name),
+            format!("/placements/{}/changes?from=0&to=0", web.name),
+            format!("/runs/{run}"),
+            format!("/runs/{odd}"),
+            format!("/act?act=approve&name={run}-before-all&run={run}"),
+            format!("/act?act=drain&name={one}"),
         ] {
             browser.open(&path).await?;
             // The page is put together again by the script as well.
@@ -131,15 +144,29 @@ fn other_sites_other_names_and_used_links_are_refused() {
     });
 }
 
+/// A page of another program on this machine that leads on by itself, as fast as it can.
+async fn leads_to(at: &str, path: &str) -> Result<String> {
+    let page = format!(
+        "<!doctype html><title>elsewhere</title><script>location.href = {}</script>",
+        json!(format!("{at}{path}"))
+    );
+    served(page).await
+}
+
 /// A page of another program on this machine: the browser takes it for the same site, and sends our cookie along. It answers
 /// whatever is asked with a form that cordons a member.
 async fn neighbour(at: &str, member: &str) -> Result<String> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let own = format!("http://{}/", listener.local_addr()?);
-    let page = format!(
+    served(format!(
         "<!doctype html><title>elsewhere</title><form method=post action=\"{at}/act\"><input name=act value=cordon>\
          <input name=name value=\"{member}\"><input name=form value=guessed><button>Win</button></form>"
-    );
+    ))
+    .await
+}
+
+/// Answers whatever is asked with this page; says where.
+async fn served(page: String) -> Result<String> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let own = format!("http://{}/", listener.local_addr()?);
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{page}",
         page.len()
@@ -183,6 +210,38 @@ fn a_form_on_a_page_of_the_same_machine_changes_nothing() {
         browser.click("a[data-act=cordon]").await?;
         browser.click("form.act button").await?;
         browser.until_it_says("is cordoned").await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn no_page_beside_it_leads_to_one_where_a_key_writes() {
+    scenario("dash-key", |ctx| async move {
+        let cast = Cast::new(&ctx, &["one"]).await?;
+        let one = cast.name("one");
+        let browser = Browser::new(&ctx).await?;
+        let elsewhere = leads_to(&browser.at, &format!("/act?act=cordon&name={one}")).await?;
+        browser.page.goto(&elsewhere).await?;
+        browser.until_it_says("comes from another page").await?;
+        // From our own page it is there, and a key that is held down presses nothing.
+        browser.open(&format!("/members/{one}")).await?;
+        browser.click("a[data-act=cordon]").await?;
+        browser
+            .until("document.querySelector('form.act .go')", "the button")
+            .await?;
+        let focus = browser.value("document.activeElement.matches('.go')").await?;
+        ensure!(focus == json!(false), "the button has the focus already");
+        browser
+            .page
+            .active_element()
+            .await?
+            .send_keys("\u{E007}\u{E007}")
+            .await?;
+        let at = browser.value("location.pathname").await?;
+        ensure!(at == json!("/act"), "a key has led to {at}");
+        let members: Api<MemberCluster> = Api::all(ctx.hub().await?);
+        let taints = members.get(&one).await?.spec.taints;
+        ensure!(taints.is_empty(), "a key has cordoned it: {taints:?}");
         browser.close().await
     });
 }

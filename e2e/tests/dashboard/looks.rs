@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use fleet_api::placement::ClusterScoped;
 use fleet_e2e::harness::scenario;
 use fleet_e2e::placements::{Crp, furnished, spec, whole_namespace};
@@ -21,10 +21,34 @@ const TAB: &str = "\u{E004}";
 const ENTER: &str = "\u{E007}";
 const RIGHT: &str = "\u{E014}";
 
-/// Where pictures go: into the documentation if they are to be kept.
+/// Where pictures go, for whoever wants to look at them. Those of the documentation are taken by a test of the dashboard.
 fn pictures() -> PathBuf {
-    let docs = std::env::var_os("FLEET_PICTURES").map(PathBuf::from);
-    docs.unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pictures"))
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pictures")
+}
+
+/// Looks at the page that is open.
+async fn look(browser: &Browser, name: &str) -> Result<()> {
+    let dir = pictures();
+    std::fs::create_dir_all(&dir)?;
+    browser.until("document.querySelector('main')", name).await?;
+    for theme in Theme::ALL {
+        for width in WIDTHS {
+            browser.looks(theme, width).await?;
+            let at = format!("{name}, {}, {width} pixels", theme.word());
+            let wide = browser
+                .value("document.documentElement.scrollWidth <= window.innerWidth")
+                .await?;
+            ensure!(wide == json!(true), "{at}: one has to scroll sideways");
+            axe::clean(browser, &at).await?;
+        }
+        for width in WIDTHS {
+            let picture = browser.picture(theme, width).await?;
+            ensure!(picture.starts_with(b"\x89PNG"), "{name} is no picture");
+            let file = dir.join(format!("dashboard-{name}-{}-{width}.png", theme.word()));
+            std::fs::write(file, picture)?;
+        }
+    }
+    Ok(())
 }
 
 #[test]
@@ -82,37 +106,26 @@ fn every_page_is_accessible_and_fits_in_both_themes_and_at_every_width() {
         browser
             .until("document.querySelector('.difference')", "the difference")
             .await?;
-        let dir = pictures();
-        std::fs::create_dir_all(&dir)?;
         for (name, path) in &pages {
             browser.open(path).await?;
-            browser.until("document.querySelector('main')", name).await?;
-            for theme in Theme::ALL {
-                for width in WIDTHS {
-                    browser.looks(theme, width).await?;
-                    let at = format!("{name}, {}, {width} pixels", theme.word());
-                    let wide = browser
-                        .value("document.documentElement.scrollWidth <= window.innerWidth")
-                        .await?;
-                    ensure!(wide == json!(true), "{at}: one has to scroll sideways");
-                    axe::clean(&browser, &at).await?;
-                }
-                for width in WIDTHS {
-                    let picture = browser.picture(theme, width).await?;
-                    ensure!(picture.starts_with(b"\x89PNG"), "{name} is no picture");
-                    // The documentation shows those of a laptop.
-                    let size = if width == WIDTHS[0] {
-                        String::new()
-                    } else {
-                        format!("-{width}")
-                    };
-                    std::fs::write(
-                        dir.join(format!("dashboard-{name}-{}{size}.png", theme.word())),
-                        picture,
-                    )?;
-                }
-            }
+            look(&browser, name).await?;
         }
+        // It is not cordoned: nothing becomes of it.
+        browser.open(&format!("/act?act=uncordon&name={tokyo}")).await?;
+        browser.click("form.act button").await?;
+        browser
+            .until("document.querySelector('[role=status]')", "what has happened")
+            .await?;
+        look(&browser, "done").await?;
+        browser.page.delete_all_cookies().await?;
+        browser.open("/").await?;
+        browser.until_it_says("Not let in").await?;
+        look(&browser, "not-let-in").await?;
+        let onlooker = Browser::of(&crate::acts::onlooker(&ctx).await?, &[]).await?;
+        onlooker.open(&format!("/runs/{run}")).await?;
+        onlooker.until_it_says("Hidden: events").await?;
+        look(&onlooker, "hidden").await?;
+        onlooker.close().await?;
         browser.close().await
     });
 }

@@ -12,7 +12,7 @@ use kube::{
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Era, Source,
+    Era, Reason, Source,
     era::is_before,
     interruption::{ANSWER_TIMEOUT, Interruption, WatchFailure, is_undecodable},
     pages::Pages,
@@ -39,6 +39,8 @@ pub struct Selection {
     pub fields: Option<String>,
     /// The delays after failures.
     pub backoff: Backoff,
+    /// Those after the server has refused to show the kind, for lack of a right or of the kind; the same if there are none.
+    pub refused: Option<Backoff>,
     /// The era of the API server, which all watches of it share.
     pub era: Era,
 }
@@ -63,6 +65,7 @@ impl Default for Selection {
             labels: None,
             fields: None,
             backoff,
+            refused: None,
             era: Era::default(),
         }
     }
@@ -131,6 +134,8 @@ pub struct Stream<S> {
     checked: bool,
     era: u64,
     failures: u32,
+    /// How many of the last failures were refusals.
+    refusals: u32,
 }
 
 impl<S: Source> Stream<S> {
@@ -147,6 +152,7 @@ impl<S: Source> Stream<S> {
             anew: false,
             checked: true,
             failures: 0,
+            refusals: 0,
         }
     }
 
@@ -176,7 +182,7 @@ impl<S: Source> Stream<S> {
                 outcome = self.step(sink) => outcome,
             };
             if follows && (outcome.is_ok() || began.elapsed() >= HEALTHY) {
-                self.failures = 0;
+                (self.failures, self.refusals) = (0, 0);
             }
             let failure = match outcome {
                 Ok(()) => continue,
@@ -191,13 +197,20 @@ impl<S: Source> Stream<S> {
                 self.follows = false;
             }
             self.failures += 1;
-            return failure.interrupts(self.failures);
+            let interruption = failure.interrupts(self.failures);
+            let is_refused = matches!(interruption.reason, Reason::Forbidden | Reason::NotFound);
+            self.refusals = if is_refused { self.refusals + 1 } else { 0 };
+            return interruption;
         }
     }
 
     /// Waits after an interruption, the longer the more there were.
     pub async fn pause(&self) {
-        tokio::time::sleep(self.selection.backoff.delay(self.failures)).await;
+        let delay = match self.selection.refused {
+            Some(refused) if self.refusals > 0 => refused.delay(self.refusals),
+            _ => self.selection.backoff.delay(self.failures),
+        };
+        tokio::time::sleep(delay).await;
     }
 
     /// Lists, or follows one watch to its end.

@@ -177,7 +177,7 @@ fn task(site: &Site<'_>, run: &Run<'_>, stage: &StageStatus, task: &StageTaskSta
                         (Some(_), _) => "waited",
                         (None, Some(until)) => {
                             @let exact = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-                            "waits, until " time.until datetime=(exact) { (exact) }
+                            "waits, " time.until datetime=(exact) { "until " (exact) }
                         },
                         (None, None) => "a wait, later",
                     }
@@ -207,7 +207,9 @@ fn planned<'a>(run: &Run<'a>, stage: &StageStatus) -> Option<&'a Stage> {
 fn ends(run: &Run<'_>, stage: &StageStatus) -> Option<jiff::Timestamp> {
     let tasks = planned(run, stage)?.after_stage_tasks.iter();
     let wait = tasks.filter_map(|task| task.wait_time.as_deref()).find_map(duration)?;
-    if stage.clusters.iter().any(|cluster| of_cluster(cluster) != parts::DONE) {
+    // One that has failed within the budget is over too; if the budget is used up, nothing is waited for any more.
+    let is_over = |it: &ClusterUpdatingStatus| [parts::DONE, parts::FAILED].contains(&of_cluster(it));
+    if !stage.clusters.iter().all(is_over) || of(&stage.conditions, "Succeeded", "Progressing") == parts::FAILED {
         return None;
     }
     let clusters = stage.clusters.iter();

@@ -148,3 +148,30 @@ async fn an_interruption_says_why_and_how_often() {
     let told = run(stream);
     told.until("watching anew").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_is_patient_with_refusals_asks_seldom() {
+    let patient = Backoff {
+        min: Duration::from_secs(5),
+        max: Duration::from_mins(5),
+    };
+    for (code, refused, most) in [
+        (403, Some(patient), 20),
+        (404, Some(patient), 20),
+        (503, Some(patient), 200),
+    ] {
+        let server = Server::new();
+        server.fail(Fault::new(HOME, code));
+        let api = Api::<ConfigMap>::namespaced(server.client(), "default");
+        let selection = Selection {
+            refused,
+            ..Selection::all(&Era::default())
+        };
+        let told = run(Stream::new(Metadata(api), selection, Start::List, 0));
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let asked = told.lines.lock().iter().filter(|line| *line == "list").count();
+        assert!((asked <= most) && asked > most / 4, "{code}: {asked}");
+        server.recover();
+        told.until("watching anew").await;
+    }
+}
