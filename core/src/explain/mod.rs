@@ -33,6 +33,7 @@ mod rollout;
 mod run;
 pub(crate) mod scheduling;
 mod selectors;
+mod shell;
 #[cfg(test)]
 mod tests;
 
@@ -52,3 +53,4 @@ pub use overview::{
 pub use placement::placement;
 pub use reasons::{Meaning, meaning};
 pub use run::run;
+pub use shell::quoted;

@@ -5,11 +5,13 @@ use fleet_api::conditions::placement::Step as Stage;
 use fleet_api::names::Scope;
 use fleet_api::placement::RolloutStrategyType;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::json;
 
 use super::chain::{Cause, Step};
 use super::fleet::{Binding, Fleet, Placement, Run, holds};
 use super::names::Names;
 use super::reasons;
+use super::shell::quoted;
 
 /// The step of one cluster.
 pub(super) fn step(
@@ -148,9 +150,11 @@ pub(super) fn create_run(names: &Names<'_>) -> String {
         Scope::Namespaced => "StagedUpdateRun",
     };
     let (name, flag) = (names.placement, names.fill("{n}"));
-    format!(
-        "kubectl create{flag} -f - <<< '{{\"apiVersion\":\"placement.kubernetes-fleet.io/v1beta1\",\"kind\":\"{kind}\",\
-         \"metadata\":{{\"generateName\":\"{name}-\"}},\"spec\":{{\"placementName\":\"{name}\",\
-         \"stagedRolloutStrategyName\":\"<strategy>\",\"state\":\"Run\"}}}}'"
-    )
+    let (prefix, name) = (json!(format!("{name}-")), json!(name));
+    let run = format!(
+        "{{\"apiVersion\":\"placement.kubernetes-fleet.io/v1beta1\",\"kind\":\"{kind}\",\
+         \"metadata\":{{\"generateName\":{prefix}}},\"spec\":{{\"placementName\":{name},\
+         \"stagedRolloutStrategyName\":\"<strategy>\",\"state\":\"Run\"}}}}"
+    );
+    format!("kubectl create{flag} -f - <<< {}", quoted(&run))
 }

@@ -210,7 +210,7 @@ fn stage_steps(
     let begun = stage.start_time.is_some();
     for step in task::before(fleet, stage, names)
         .into_iter()
-        .chain(gate::steps(run, stage, "before", begun, names))
+        .chain(gate::steps(run, stage, "before", begun))
     {
         chain.push(holding(step, &held));
     }
@@ -220,7 +220,7 @@ fn stage_steps(
     let ended = stage.end_time.is_some();
     for step in task::after(fleet, run, stage, names)
         .into_iter()
-        .chain(gate::steps(run, stage, "after", ended, names))
+        .chain(gate::steps(run, stage, "after", ended))
     {
         chain.push(holding(step, &held));
     }
