@@ -1,5 +1,6 @@
 //! Why a cluster does not get the latest resources yet: the rollout budget, or no update run.
 
+use fleet_api::annotations;
 use fleet_api::conditions::Status;
 use fleet_api::conditions::placement::Step as Stage;
 use fleet_api::names::Scope;
@@ -86,6 +87,18 @@ fn blocked(condition: &Condition, names: &Names<'_>) -> (Cause, bool) {
     if why.contains("pointing to it") {
         let next = names.fill("kubectl get {crb} -l kubernetes-fleet.io/parent-CRP={name}{n}");
         return (Cause::new(why, next), true);
+    }
+    if why.starts_with("waiting for the window of ") {
+        return (
+            Cause::new(why, names.fill("kubectl get membercluster {cluster} -o yaml")),
+            false,
+        );
+    }
+    if why.contains(annotations::WINDOW) {
+        return (
+            Cause::new(why, names.fill("kubectl edit membercluster {cluster}")),
+            true,
+        );
     }
     if why.starts_with("waiting for ") {
         let first = why.split_once("become available: ").map(|(_, names)| names);

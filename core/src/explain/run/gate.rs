@@ -15,17 +15,33 @@ pub(super) fn steps(run: &Run<'_>, stage: &StageStatus, when: &str, over: bool) 
     gates.map(|gate| step(gate, over)).collect()
 }
 
+/// The first of them that has not passed.
+pub(in crate::explain) fn waiting(run: &Run<'_>, stage: &StageStatus, when: &str) -> Option<Cause> {
+    let options = run.status.and_then(|status| status.options.as_ref());
+    let mut gates = options.into_iter().flat_map(|options| &options.gates);
+    let gate = gates.find(|gate| gate.stage == stage.stage_name && gate.when == when && gate.passed.is_none());
+    gate.map(cause)
+}
+
 fn step(gate: &Gate, over: bool) -> Step {
     let name = format!("gate {} stage {}", gate.when, gate.stage);
     if over || gate.passed.is_some() {
         return Step::done(name, "").since(gate.passed.as_ref());
     }
+    Step::waiting(name, cause(gate))
+}
+
+fn cause(gate: &Gate) -> Cause {
     let namespace = match gate.namespace.as_str() {
         "" => String::new(),
         namespace => format!(" -n {}", quoted(namespace)),
     };
     let text = format!("waits until {} is True of {}", gate.condition, shown_gate(gate));
     let kind = gate.kind.to_lowercase();
-    let next = format!("kubectl get {} {}{namespace} -o yaml", quoted(&kind), quoted(&gate.name));
-    Step::waiting(name, Cause::new(text, next))
+    let next = format!(
+        "kubectl get {} {}{namespace} -o yaml",
+        quoted(&kind),
+        quoted(&gate.name)
+    );
+    Cause::new(text, next)
 }
