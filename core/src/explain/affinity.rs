@@ -218,7 +218,7 @@ mod tests {
             (
                 json!([expression("env", "In", &json!(["a; reboot"]))]),
                 "it has label env=prod, not env=a; reboot",
-                label("--overwrite 'env=a; reboot'"),
+                label(r"--overwrite $'env=a\073 reboot'"),
             ),
         ] {
             assert_eq!(lacks(&terms), (text.to_owned(), mends), "{terms}");

@@ -193,7 +193,7 @@ mod tests {
         for (template, typed) in [
             (
                 "kubectl --context {cluster} get {object} -o yaml",
-                r"kubectl --context 'a $(reboot)' get $'role.rbac.authorization.k8s.io/a\012$(reboot)' -n 'shop; reboot' -o yaml",
+                r"kubectl --context 'a $(reboot)' get $'role.rbac.authorization.k8s.io/a\012$(reboot)' -n $'shop\073 reboot' -o yaml",
             ),
             ("kubectl edit {placement}{n}", "kubectl edit 'crp/{cluster}'"),
             ("kubectl get x -l parent={name}", "kubectl get x -l parent='{cluster}'"),

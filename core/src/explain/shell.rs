@@ -11,15 +11,15 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
     if !word.is_empty() && word.bytes().all(plain) {
         return word.into();
     }
-    if !word.chars().any(unseen) {
+    if !word.chars().any(escaped) {
         return format!("'{}'", word.replace('\'', r"'\''")).into();
     }
     let mut out = "$'".to_owned();
     for c in word.chars() {
         _ = match c {
             '\'' | '\\' => write!(out, "\\{c}"),
-            c if c.is_ascii() && unseen(c) => write!(out, "\\{:03o}", u32::from(c)),
-            c if unseen(c) => write!(out, "\\u{:04x}", u32::from(c)),
+            c if c.is_ascii() && escaped(c) => write!(out, "\\{:03o}", u32::from(c)),
+            c if escaped(c) => write!(out, "\\u{:04x}", u32::from(c)),
             c => write!(out, "{c}"),
         };
     }
@@ -27,9 +27,11 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// What ends a line, moves the cursor, or turns the order of what is read.
-fn unseen(c: char) -> bool {
+/// What ends a line, moves the cursor, or turns the order of what is read; and what stands between commands, so that these can
+/// be told from each other without understanding quotes.
+fn escaped(c: char) -> bool {
     c.is_control()
+        || c == ';'
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
@@ -48,7 +50,7 @@ mod tests {
             ("", "''"),
             ("a b", "'a b'"),
             ("$(reboot)", "'$(reboot)'"),
-            ("a;reboot", "'a;reboot'"),
+            ("a;reboot", r"$'a\073reboot'"),
             ("it's", r"'it'\''s'"),
             ("a\nreboot", r"$'a\012reboot'"),
             ("a\u{1b}[2K\\'b", r"$'a\033[2K\\\'b'"),
