@@ -59,7 +59,7 @@ pub(crate) async fn config(globals: &Globals) -> Result<(Config, String)> {
         Some(file) => file.clone().into_os_string(),
         None => std::env::var_os("KUBECONFIG").unwrap_or_default(),
     };
-    let kubeconfig = kubeconfig(&listed)
+    let mut kubeconfig = kubeconfig(&listed)
         .context("cannot read the kubeconfig (set KUBECONFIG, or create ~/.kube/config)")
         .map_err(|error| Failure::error(format!("{error:#}"), "kubectl config view"))?;
     let options = KubeConfigOptions {
@@ -67,6 +67,7 @@ pub(crate) async fn config(globals: &Globals) -> Result<(Config, String)> {
         cluster: globals.cluster.clone(),
         user: globals.user.clone(),
     };
+    globals.put_into(&mut kubeconfig);
     let current = kubeconfig.current_context.clone();
     let name = globals.context.clone().or(current).unwrap_or_default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)

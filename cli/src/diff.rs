@@ -1,9 +1,10 @@
-//! `kubectl fleet diff`: fields that are not the same on the hub and on members, since when, from what the status of the
-//! placement records.
+//! `kubectl fleet diff`: fields that are not the same on the hub and on members, since when, from what the bindings of the
+//! placement record.
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use fleet_api::names::Scope;
 use fleet_core::explain::{self, DiffRow};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -15,9 +16,9 @@ use crate::{
     hub::Place,
     output::{self, Shown, Style, Table},
     progress::{self, READING},
-    reading::Reader,
+    reading::{Hidden, Reader},
     status,
-    subject::{self, Subject},
+    subject::{self, Key, Subject},
     terminal::now,
 };
 
@@ -53,6 +54,10 @@ struct Differences {
     placement: String,
     objects: Vec<DiffRow>,
     #[serde(skip)]
+    next: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hidden: Vec<Hidden>,
+    #[serde(skip)]
     now: Timestamp,
 }
 
@@ -63,18 +68,34 @@ async fn read(place: &Place, words: &[String], now: Timestamp) -> Result<Differe
         Subject::Placement(key) => key,
         _ => status::named(&reader, &place.namespace, &words[0]).await?,
     };
-    let objects = status::alone(&reader, &key).await?;
+    let objects = status::whole(&reader, &key).await?;
     let fleet = objects.fleet(&key.namespace, now);
     Ok(Differences {
         placement: key.placement(),
         objects: explain::diff_rows(&fleet, &key.name, cluster.as_deref()),
+        next: next(&key, cluster.as_deref()),
+        hidden: reader.hidden(),
         now,
     })
 }
 
+/// What says how it came about, and who did it.
+fn next(key: &Key, cluster: Option<&str>) -> String {
+    let (kind, namespace) = match key.scope() {
+        Scope::Cluster => ("crp", String::new()),
+        Scope::Namespaced => ("rp", format!(" -n {}", key.namespace)),
+    };
+    let cluster = cluster.map(|cluster| format!(" {cluster} --member-context {cluster}"));
+    format!(
+        "kubectl fleet why {kind}/{}{}{namespace}",
+        key.name,
+        cluster.unwrap_or_default()
+    )
+}
+
 impl Differences {
     fn exit(&self) -> Exit {
-        if self.objects.is_empty() {
+        if self.objects.is_empty() && self.hidden.is_empty() {
             Exit::Done
         } else {
             Exit::Left
@@ -106,7 +127,7 @@ impl Shown for Differences {
 
     fn text(&self, style: &Style) -> String {
         if self.objects.is_empty() {
-            return format!("no difference is known of {}\n", self.placement);
+            return format!("no difference is known of {}\n", self.placement) + &chain::hidden(&self.hidden, style);
         }
         let mut out = String::new();
         for row in &self.objects {
@@ -125,7 +146,7 @@ impl Shown for Differences {
                 _ = writeln!(out, "    member  {}", style.wrapped(&member, 12, 12));
             }
         }
-        out
+        out + &chain::next(&self.next, 0) + &chain::hidden(&self.hidden, style)
     }
 }
 

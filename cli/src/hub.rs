@@ -3,11 +3,13 @@
 
 mod follow;
 mod kinds;
+mod readyz;
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fleet_api::{guard::Guarded, kind::Kind};
+use fleet_core::explain::quoted;
 use kube::{
     Client,
     api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
@@ -190,7 +192,7 @@ impl Hub {
     pub(crate) fn kubectl(&self) -> String {
         match self.context.as_str() {
             "" => "kubectl".to_owned(),
-            context => format!("kubectl --context {context}"),
+            context => format!("kubectl --context {}", quoted(context)),
         }
     }
 

@@ -69,7 +69,8 @@ use exit::Exit;
     bin_name = "kubectl fleet",
     version,
     about = "Manage a Flotilla fleet from its hub",
-    after_help = "Examples:\n  kubectl fleet check\n  kubectl fleet plan -f placement.yaml\n  kubectl fleet drain east --dry-run"
+    after_help = "Flags that kubectl has too (--context, --server, -n ...) may stand before the command or after it.\n\n\
+                  Examples:\n  kubectl fleet check\n  kubectl fleet plan -f placement.yaml\n  kubectl fleet drain east --dry-run"
 )]
 struct Args {
     #[command(subcommand)]
@@ -121,6 +122,7 @@ async fn main() -> ExitCode {
     if program.is_some_and(|name| name == complete::PROGRAM) {
         line.insert(1, "__complete".into());
     }
+    let line = globals::after_the_command(line);
     let word = line
         .get(1)
         .and_then(|word| word.to_str())

@@ -68,10 +68,13 @@ impl<'a> Reader<'a> {
 
     /// Whether members could not be read: then nobody can say which there are.
     pub(crate) fn lacks_members(&self) -> bool {
-        self.hidden
-            .borrow()
-            .iter()
-            .any(|it| it.what == MemberCluster::CRD.plural)
+        self.lacks::<MemberCluster>()
+    }
+
+    /// Whether objects of this kind could not be read.
+    pub(crate) fn lacks<K: Kind>(&self) -> bool {
+        let hidden = self.hidden.borrow();
+        hidden.iter().any(|it| it.what == K::CRD.plural)
     }
 
     /// Objects without which there is nothing to say.

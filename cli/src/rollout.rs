@@ -8,11 +8,14 @@ use fleet_api::{
     kind::Kind,
     names::Scope as Which,
     placement::{
-        ClusterResourcePlacement, ClusterStagedUpdateRun, ResourcePlacement, StageStatus, StagedUpdateRun,
+        ClusterResourcePlacement, ClusterStagedUpdateRun, Gate, ResourcePlacement, StageStatus, StagedUpdateRun,
         UpdateRunStatus,
     },
 };
-use fleet_core::explain::{self, Objects, RunRow, Verdict};
+use fleet_core::{
+    explain::{self, Objects, RunRow, Verdict},
+    updaterun,
+};
 use jiff::Timestamp;
 
 use crate::{
@@ -246,12 +249,16 @@ fn stages(row: &RunRow, status: Option<&UpdateRunStatus>, line: &str, now: Times
     let stages = status
         .into_iter()
         .flat_map(|status| status.stages_status.iter().chain(&status.deletion_stage_status));
-    root.below = stages.map(|stage| of_stage(stage, now)).collect();
+    let counts = status.and_then(updaterun::failures).is_some();
+    let options = status.and_then(|status| status.options.as_ref());
+    let gates = options.map(|options| options.gates.as_slice()).unwrap_or_default();
+    root.below = stages.map(|stage| of_stage(stage, gates, counts, now)).collect();
     root.next = Some(row.next.clone()).filter(|next| !next.is_empty());
     root
 }
 
-fn of_stage(stage: &StageStatus, now: Timestamp) -> Node {
+/// A stage; `counts` if clusters may fail, so that not each that does is its end.
+fn of_stage(stage: &StageStatus, gates: &[Gate], counts: bool, now: Timestamp) -> Node {
     let said = |list: &[_], type_name| conditions::find(list, type_name).map(Status::of);
     let succeeded = |list: &[_]| said(list, update_stage::ClusterSucceeded::TYPE);
     let done = stage
@@ -259,14 +266,14 @@ fn of_stage(stage: &StageStatus, now: Timestamp) -> Node {
         .iter()
         .filter(|it| succeeded(&it.conditions) == Some(Status::True))
         .count();
+    let has_failed = said(&stage.conditions, update_stage::Succeeded::TYPE) == Some(Status::False)
+        || !counts
+            && stage
+                .clusters
+                .iter()
+                .any(|it| succeeded(&it.conditions) == Some(Status::False));
     let mark = match (&stage.start_time, &stage.end_time) {
-        _ if stage
-            .clusters
-            .iter()
-            .any(|it| succeeded(&it.conditions) == Some(Status::False)) =>
-        {
-            Mark::Failed
-        }
+        _ if has_failed => Mark::Failed,
         (_, Some(_)) => Mark::Done,
         (Some(_), None) => Mark::Waiting,
         (None, None) => Mark::NotReached,
@@ -309,6 +316,20 @@ fn of_stage(stage: &StageStatus, now: Timestamp) -> Node {
         };
         node.below
             .push(Node::marked(mark, format!("approval {}", task.approval_request_name)));
+    }
+    for gate in gates.iter().filter(|gate| gate.stage == stage.stage_name) {
+        let mark = match (&gate.passed, mark) {
+            (Some(_), _) => Mark::Done,
+            (None, Mark::NotReached) => Mark::NotReached,
+            (None, _) => Mark::Waiting,
+        };
+        let text = format!(
+            "gate {}: {} of {}",
+            gate.when,
+            gate.condition,
+            updaterun::shown_gate(gate)
+        );
+        node.below.push(Node::marked(mark, text));
     }
     node
 }

@@ -17,7 +17,9 @@ use crate::{
 };
 
 pub(crate) use fleet::{Overview, read as overview};
-pub(crate) use placement::{alone, detail, named};
+#[cfg(test)]
+pub(crate) use placement::must;
+pub(crate) use placement::{detail, named, whole};
 
 /// Show the fleet in one screen, or one placement with its clusters.
 ///

@@ -15,7 +15,7 @@ use fleet_api::{
 use crate::problem::Failure;
 
 /// Names an object of one of the two families.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// Empty for a cluster-scoped one.
     pub(crate) namespace: String,

@@ -127,3 +127,19 @@ impl Overview {
         placements.chain(runs).chain(members).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::shown::{assert_golden, hub, now, place};
+
+    #[tokio::test]
+    async fn the_screen_has_what_waits_for_somebody_first() {
+        let place = place(&hub());
+        let overview = status::overview(&Reader::new(&place.hub), "", now()).await;
+        let picture = picture(overview.expect("it can be read"));
+        assert_golden("top.txt", &Style::default().finish(&(picture.body)(&Style::default())));
+        let offers: Vec<_> = picture.offers.iter().map(|offer| offer.of.as_str()).collect();
+        assert_eq!(offers, ["csur/release"]);
+    }
+}

@@ -7,6 +7,7 @@ mod object;
 mod on_member;
 
 use anyhow::Result;
+use fleet_core::explain;
 use jiff::Timestamp;
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
     exit::Exit,
     hub::{Hub, Place},
     output,
+    problem::Failure,
     progress::{self, READING},
     reading::Reader,
     subject::{self, Subject},
@@ -39,7 +41,7 @@ pub(crate) struct Args {
     /// then a cluster
     #[arg(value_name = "OBJECT [CLUSTER]", required = true, num_args = 1..=3)]
     words: Vec<String>,
-    /// The kubeconfig context of the cluster: who changed the object there is read from it
+    /// The kubeconfig context of the member: who changed objects there, and what its agent says, is read from it
     #[arg(long, value_name = "NAME")]
     member_context: Option<String>,
     #[command(flatten)]
@@ -69,7 +71,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
 pub(crate) async fn ask(place: &Place, words: &[String], member: Option<&Hub>, now: Timestamp) -> Result<Answer> {
     let (subject, cluster) = subject::parse(words, &place.namespace)?;
     let reader = Reader::new(&place.hub);
-    Box::pin(explain(
+    Box::pin(answer_to(
         &reader,
         &place.namespace,
         subject,
@@ -80,7 +82,7 @@ pub(crate) async fn ask(place: &Place, words: &[String], member: Option<&Hub>, n
     .await
 }
 
-async fn explain(
+async fn answer_to(
     reader: &Reader<'_>,
     namespace: &str,
     subject: Subject,
@@ -92,10 +94,13 @@ async fn explain(
         Subject::Name(name) => gather::named(reader, namespace, &name).await?,
         subject => subject,
     };
+    if member.is_some() {
+        takes_member(&subject, cluster)?;
+    }
     let chain = match subject {
         Subject::Placement(key) => Box::pin(gather::placement(reader, &key, cluster, member, now)).await?,
         Subject::Run(key) => Box::pin(gather::run(reader, &key, now)).await?,
-        Subject::Member(name) => gather::member(reader, &name, now).await?,
+        Subject::Member(name) => gather::member(reader, &name, member, now).await?,
         Subject::Eviction(name) => gather::eviction(reader, &name, now).await?,
         Subject::Approval(key) => {
             let run = gather::run_of_approval(reader, &key).await?;
@@ -106,8 +111,12 @@ async fn explain(
             Box::pin(gather::placement(reader, &placement, Some(&cluster), member, now)).await?
         }
         Subject::Work { cluster, name } => {
-            let placement = gather::placement_of_work(reader, &cluster, &name).await?;
-            Box::pin(gather::placement(reader, &placement, Some(&cluster), member, now)).await?
+            let key = gather::placement_of_work(reader, &cluster, &name).await?;
+            if gather::is_gone(reader, &key).await? {
+                explain::orphan(&cluster, &name, &key.namespace, &key.name)
+            } else {
+                Box::pin(gather::placement(reader, &key, Some(&cluster), member, now)).await?
+            }
         }
         Subject::Object { kind, namespace, name } => {
             let wanted = Wanted {
@@ -121,6 +130,19 @@ async fn explain(
         Subject::Name(name) => return Err(gather::nothing(&name)),
     };
     Ok(Answer::new(chain, reader.hidden(), now))
+}
+
+/// The context of a member is of use only where one member is looked at.
+fn takes_member(subject: &Subject, cluster: Option<&str>) -> Result<()> {
+    let why = match subject {
+        Subject::Placement(_) | Subject::Object { .. } if cluster.is_none() => {
+            "--member-context needs the name of its cluster after what is asked about"
+        }
+        Subject::Run(_) | Subject::Approval(_) => "--member-context says nothing about an update run",
+        Subject::Eviction(_) => "--member-context says nothing about an eviction",
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(why, "kubectl fleet why --help"))
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use fleet_api::{
     cluster::{InternalMemberCluster, InternalMemberClusterSpec, MemberCluster},
     kind::{Kind, SpecKind as _},
     labels::PARENT_BINDING,
-    names::MEMBER_NAMESPACE_PREFIX,
+    names::{FLEET_SYSTEM_NAMESPACE, MEMBER_NAMESPACE_PREFIX},
     placement::{
         ClusterResourceBinding, ClusterResourcePlacement, ClusterResourcePlacementDisruptionBudget, PlacementType,
         ResourceBinding, ResourcePlacement, Work,
     },
 };
-use fleet_core::explain::{self, Family, Objects, Verdict as Step};
+use fleet_core::explain::{self, Family, MemberRow, Objects, Verdict as Step};
 use jiff::Timestamp;
 use kube::{ResourceExt, core::ObjectMeta};
 
@@ -25,6 +25,7 @@ use crate::{
 };
 
 const MEMBERS: &str = "members";
+const VERSIONS: &str = "agent versions";
 const CHANNEL: &str = "channel";
 const PLACEMENTS: &str = "placements";
 const BUDGETS: &str = "disruption budgets";
@@ -86,6 +87,36 @@ fn of_members(objects: &Objects, now: Timestamp, report: &mut Report) {
     for row in rows.iter().filter(|row| row.verdict != Step::Done) {
         let hint = format!("kubectl fleet why membercluster/{}", row.name);
         report.fail(MEMBERS, format!("{}: {}", row.name, row.health), hint);
+    }
+    versions(&rows, report);
+}
+
+/// What only one of two agents knows is not done. Of members that have never connected nothing is known.
+fn versions(rows: &[MemberRow], report: &mut Report) {
+    let known = || rows.iter().filter(|row| !row.agent.is_empty());
+    let mut is_one = true;
+    for row in known().filter(|row| row.agent != row.hub_agent) {
+        is_one = false;
+        let text = format!(
+            "{}: its agent is version {}, the hub agent {}",
+            row.name, row.agent, row.hub_agent
+        );
+        let hint = format!(
+            "helm --kube-context {} upgrade member-agent deploy/charts/member-agent -n {FLEET_SYSTEM_NAMESPACE} --reuse-values",
+            row.name
+        );
+        report.warn(VERSIONS, text, hint);
+    }
+    let all: BTreeSet<_> = known().map(|row| row.agent.as_str()).collect();
+    match all.first() {
+        Some(version) if is_one && all.len() == 1 => report.ok(VERSIONS, format!("all agents are version {version}")),
+        // Members may have heard of the hub's upgrade one after the other.
+        Some(_) if is_one => {
+            let all: Vec<_> = all.into_iter().collect();
+            let text = format!("members speak with hub agents of versions {}", all.join(", "));
+            report.warn(VERSIONS, text, "kubectl fleet status -o wide");
+        }
+        _ => {}
     }
 }
 

@@ -8,6 +8,7 @@ use fleet_api::{
     names::{FLEET_SYSTEM_NAMESPACE, MEMBER_LEASE},
     placement::AppliedWork,
 };
+use fleet_core::explain::{self, quoted};
 use jiff::SignedDuration;
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::PodSpec},
@@ -20,7 +21,7 @@ use super::{
     hub::{SKEW_MAX, time},
     rights::Right,
 };
-use crate::{clusters::Cluster, problem::said, reading::member_namespace, terminal::now};
+use crate::{clusters::Cluster, hub::Hub, problem::said, reading::member_namespace, terminal::now};
 
 const CHECK: &str = "member";
 /// What the member agent must be able to do, besides what placements bring.
@@ -47,15 +48,18 @@ pub(super) async fn check(client: &Client, context: &str, hub: &Cluster, report:
         Ok(None) => report.fail(CHECK, format!("{context} lacks the CRD {crd}"), install),
         Err(error) => {
             let text = format!("{context} does not answer: {}", said(&error));
-            return report.fail(CHECK, text, format!("kubectl --context {context} cluster-info"));
+            return report.fail(CHECK, text, format!("{} cluster-info", kubectl(context)));
         }
     }
     let leases: Api<Lease> = Api::namespaced(client.clone(), FLEET_SYSTEM_NAMESPACE);
-    let logs = format!("kubectl --context {context} logs -n {FLEET_SYSTEM_NAMESPACE} deployment/member-agent");
+    let logs = format!(
+        "{} logs -n {FLEET_SYSTEM_NAMESPACE} deployment/member-agent",
+        kubectl(context)
+    );
     match leases.get_opt(MEMBER_LEASE).await {
         Err(error) => {
             let right = format!("get lease/{MEMBER_LEASE} -n {FLEET_SYSTEM_NAMESPACE}");
-            report.unread_core(CHECK, &format!("kubectl --context {context}"), &right, &error);
+            report.unread_core(CHECK, &kubectl(context), &right, &error);
         }
         Ok(lease) => {
             let renewed = lease.and_then(|lease| lease.spec).and_then(|spec| spec.renew_time);
@@ -71,7 +75,7 @@ pub(super) async fn check(client: &Client, context: &str, hub: &Cluster, report:
         }
     }
     clock(client, context, hub, report).await;
-    let kubectl = format!("kubectl --context {context}");
+    let kubectl = kubectl(context);
     let found = match agent::deployment(client, "member-agent").await {
         Ok(found) => found,
         Err(error) => {
@@ -87,8 +91,39 @@ pub(super) async fn check(client: &Client, context: &str, hub: &Cluster, report:
     };
     let who = format!("the agent of {context}");
     agent::rights(client, CHECK, (&who, &kubectl), pod, (&RIGHTS, &RIGHTS_AT_HOME), report).await;
+    says(client, context, pod, report).await;
     trust(context, pod, hub, report);
     channel(context, pod, hub, report).await;
+}
+
+/// What the agent says of itself: whether it reads the hub and has a session with it.
+async fn says(client: &Client, context: &str, pod: &PodSpec, report: &mut Report) {
+    let kubectl = kubectl(context);
+    let says = match Hub::new(client.clone()).readyz().await {
+        Ok(Some(says)) => says,
+        // The lines above say whether it runs.
+        Ok(None) => return,
+        Err(error) => {
+            let right = format!("get pods/proxy -n {FLEET_SYSTEM_NAMESPACE}");
+            return report.unread_core(CHECK, &kubectl, &right, &error);
+        }
+    };
+    let name = agent::variable(pod, "MEMBER_CLUSTER_NAME").unwrap_or(context);
+    let logs = || format!("{kubectl} logs -n {FLEET_SYSTEM_NAMESPACE} deployment/member-agent");
+    match explain::unready(name, &says) {
+        Some(cause) => {
+            // This is that check.
+            let next = Some(cause.next).filter(|next| !next.starts_with("kubectl fleet check"));
+            report.fail(CHECK, format!("{context}: {}", cause.text), next.unwrap_or_else(logs));
+        }
+        None if says.contains("[-]") => {
+            let parts = says.lines().filter(|line| line.starts_with("[-]"));
+            let parts: Vec<_> = parts.map(|line| line.trim_start_matches("[-]")).collect();
+            let text = format!("the agent of {context} is not ready: {}", parts.join("; "));
+            report.fail(CHECK, text, logs());
+        }
+        None => report.ok(CHECK, format!("the agent of {context} has a session with the hub")),
+    }
 }
 
 /// Heartbeats are judged by the hub's clock, but tokens and certificates by the member's.
@@ -120,7 +155,8 @@ fn trust(context: &str, pod: &PodSpec, hub: &Cluster, report: &mut Report) {
     } else {
         let text = format!("{context} trusts another CA than this kubeconfig does for the hub");
         let hint = format!(
-            "kubectl fleet join NAME --member-cluster-context {context} --dry-run # prints the values with today's CA"
+            "kubectl fleet join NAME --member-cluster-context {} --dry-run # prints the values with today's CA",
+            quoted(context)
         );
         report.fail(CHECK, text, hint);
     }
@@ -155,8 +191,9 @@ async fn channel(context: &str, pod: &PodSpec, hub: &Cluster, report: &mut Repor
             .filter(|text| !text.is_empty())
     };
     let hint = format!(
-        "helm --kube-context {context} upgrade member-agent deploy/charts/member-agent -n {FLEET_SYSTEM_NAMESPACE} --reuse-values \
-         --set config.channelURL= --set config.channelCA="
+        "helm --kube-context {} upgrade member-agent deploy/charts/member-agent -n {FLEET_SYSTEM_NAMESPACE} --reuse-values \
+         --set config.channelURL= --set config.channelCA=",
+        quoted(context)
     );
     if let (Some(own), Some(announced)) = (ca, annotation(CHANNEL_CA))
         && plain(&decoded(own)) != plain(&decoded(announced))
@@ -175,6 +212,11 @@ async fn channel(context: &str, pod: &PodSpec, hub: &Cluster, report: &mut Repor
         CHECK,
         format!("the chart of {context} names the channel that the hub announces"),
     );
+}
+
+/// kubectl, as it speaks to the member.
+fn kubectl(context: &str) -> String {
+    format!("kubectl --context {}", quoted(context))
 }
 
 fn decoded(base64: &str) -> String {

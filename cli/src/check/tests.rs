@@ -60,6 +60,90 @@ async fn what_is_broken_is_named_with_what_to_do() {
     assert!(!text(&short).contains('√'));
 }
 
+/// Half an installation: a CRD is missing, KubeFleet's webhook is still there, one of two replicas is ready.
+#[tokio::test]
+async fn what_is_installed_is_told_part_by_part() {
+    let server = Server::new();
+    let mut crds = fleet_api::crds::all();
+    crds.pop();
+    for crd in crds {
+        let name = crd.metadata.name.clone().unwrap_or_default();
+        let mut crd = serde_json::to_value(crd).expect("a CRD is JSON");
+        crd["status"] = json!({
+            "storedVersions": ["v1beta1"],
+            "conditions": [{ "type": "Established", "status": "True", "lastTransitionTime": null, "reason": "", "message": "" }],
+        });
+        server.put(
+            &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"),
+            crd,
+        );
+    }
+    let hook = json!({
+        "name": "fleet.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {},
+    });
+    server.put(
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fleet-validating-webhook-configuration",
+        json!({ "webhooks": [hook] }),
+    );
+    let system = "namespaces/fleet-system";
+    server.put(
+        &format!("/apis/coordination.k8s.io/v1/{system}/leases/136224848560.hub.fleet.azure.com"),
+        json!({ "spec": { "holderIdentity": "hub-agent-0", "renewTime": format!("{:.6}", crate::terminal::now()) } }),
+    );
+    server.put(
+        &format!("/apis/apps/v1/{system}/deployments/hub-agent"),
+        json!({
+            "spec": {
+                "replicas": 2, "selector": {},
+                "template": { "spec": {
+                    "serviceAccountName": "hub-agent-sa", "containers": [{ "name": "hub-agent", "args": [] }],
+                } },
+            },
+            "status": { "readyReplicas": 1 },
+        }),
+    );
+    server.answer(|_, path, body| {
+        if path == "/version" {
+            let version = json!({
+                "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "", "buildDate": "",
+                "goVersion": "", "compiler": "", "platform": "",
+            });
+            return Some((200, version));
+        }
+        path.ends_with("/subjectaccessreviews").then(|| {
+            let is_allowed = body["spec"]["resourceAttributes"]["resource"] != "tokenreviews";
+            let answer = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": body["spec"],
+                "status": { "allowed": is_allowed },
+            });
+            (201, answer)
+        })
+    });
+    let mut report = Report::default();
+    assert!(hub::check(&server.client(), &mut report).await);
+    installation::check(&server.client(), false, &mut report).await;
+    report.conclude();
+    assert_golden("check-installation.txt", &piped(&report));
+}
+
+#[tokio::test]
+async fn a_member_agent_of_another_version_is_named() {
+    let server = hub();
+    let versions = json!({
+        "kubernetes-fleet.io/member-agent-version": "0.0.9", "kubernetes-fleet.io/hub-agent-version": "0.1.0",
+    });
+    server.put(
+        &format!("{CLUSTER}/namespaces/fleet-member-north/internalmemberclusters/north"),
+        json!({ "metadata": { "annotations": versions }, "spec": { "state": "Join" } }),
+    );
+    let text = text(&look(&server).await);
+    assert!(
+        text.contains("agent versions\n  ‼ north: its agent is version 0.0.9, the hub agent 0.1.0\n"),
+        "{text}"
+    );
+    assert!(!text.contains("all agents are version"), "{text}");
+}
+
 #[tokio::test]
 async fn a_placement_that_nobody_has_looked_at_is_not_well() {
     let server = Server::new();

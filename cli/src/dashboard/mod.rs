@@ -100,13 +100,20 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
 
 /// The flags that say which hub, and who asks: commands that pages show need them too.
 fn given(globals: &Globals) -> Flags {
-    let file = globals.kubeconfig.as_ref().map(|file| file.display().to_string());
+    let file_of = |file: Option<&std::path::PathBuf>| file.map(|file| file.display().to_string());
+    let file = file_of(globals.kubeconfig.as_ref());
+    // No page shows a token: who types the commands has one.
     let all = [
         ("context", globals.context.clone()),
         ("kubeconfig", file),
         ("cluster", globals.cluster.clone()),
         ("user", globals.user.clone()),
         ("as", globals.as_user.clone()),
+        ("server", globals.server.clone()),
+        ("tls-server-name", globals.tls_server_name.clone()),
+        ("certificate-authority", file_of(globals.certificate_authority.as_ref())),
+        ("client-certificate", file_of(globals.client_certificate.as_ref())),
+        ("client-key", file_of(globals.client_key.as_ref())),
     ];
     let groups = globals.as_group.iter().map(|group| ("as-group", group.clone()));
     let all = all.into_iter().filter_map(|(name, value)| Some((name, value?)));

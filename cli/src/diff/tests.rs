@@ -1,7 +1,12 @@
+use fleet_testkit::{Fault, Server};
+
 use super::*;
 use crate::{
     output::Format,
-    testing::shown::{assert_fits, assert_golden, hub, narrow, now, piped, place},
+    testing::{
+        PLACEMENT_API,
+        shown::{assert_fits, assert_golden, binding, drifted, entry, hub, narrow, now, piped, place, placement},
+    },
 };
 
 async fn of(line: &str) -> Differences {
@@ -19,6 +24,52 @@ async fn fields_are_shown_with_both_values_and_since_when() {
         40,
     );
     assert_eq!(of("api east").await.objects.len(), 1);
+}
+
+/// The status of a placement on many clusters has no room for what differs.
+#[tokio::test]
+async fn one_drift_on_a_thousand_clusters_is_found() {
+    let server = Server::new();
+    let clusters: Vec<_> = (0..1000).map(|number| format!("member-{number}")).collect();
+    let entries: Vec<_> = clusters.iter().map(|cluster| entry(cluster, None)).collect();
+    server.put(
+        &format!("{PLACEMENT_API}/clusterresourceplacements/web"),
+        placement("web", "ClusterResourcePlacement", None, &entries),
+    );
+    for cluster in &clusters {
+        let mut bound = binding("web", cluster, None);
+        if cluster == "member-471" {
+            bound["status"]["driftedPlacements"] = drifted();
+        }
+        server.put(&format!("{PLACEMENT_API}/clusterresourcebindings/web-{cluster}"), bound);
+    }
+    let place = place(&server);
+    let differences = read(&place, &["crp/web".to_owned()], now()).await.expect("it is there");
+    assert_eq!(differences.exit(), Exit::Left);
+    let [row] = differences.objects.as_slice() else {
+        panic!("one differs: {differences:?}")
+    };
+    assert_eq!((row.cluster.as_str(), row.fields.len()), ("member-471", 1));
+    let reader = Reader::new(&place.hub);
+    let detail = status::must(&reader, &Key::new("", "web"), now())
+        .await
+        .expect("it is there");
+    let text = piped(&detail);
+    assert!(text.contains("member-471") && text.contains("has drifted"), "{text}");
+    assert_eq!(detail.placement.drifted, 1);
+    // Who may not read bindings is told so.
+    server.fail(Fault::new("/clusterresourcebindings", 403));
+    let blind = read(&place, &["crp/web".to_owned()], now()).await.expect("it is there");
+    assert!(
+        piped(&blind).contains("hidden: clusterresourcebindings"),
+        "{}",
+        piped(&blind)
+    );
+    assert_eq!(
+        blind.exit(),
+        Exit::Left,
+        "what nobody could look at is not known to be well"
+    );
 }
 
 #[tokio::test]

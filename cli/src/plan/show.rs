@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use fleet_core::{
+    explain::quoted,
     plan::{Action, Change, Cluster, Kind, ObjectChange, Plan},
     text,
 };
@@ -88,7 +89,8 @@ impl Shown {
         out.push_str(&chain::hidden(&self.hidden, style));
         if let Some(why) = &plan.refused {
             out.push('\n');
-            return line(out, style, &format!("The hub would do nothing: {why}"));
+            line(out, style, &format!("The hub would do nothing: {why}"))?;
+            return out.write_str(&chain::next(&self.mend(), 2));
         }
         if !self.differs {
             let seen = if self.hidden.is_empty() {
@@ -103,6 +105,16 @@ impl Shown {
         self.differences(out, style)?;
         self.rollout(out, style)?;
         self.run(out, style)
+    }
+
+    /// The command with which what is wrong with the placement is mended. What is not there yet is in a file.
+    fn mend(&self) -> String {
+        let placing = &self.plan.placement;
+        match &placing.namespace {
+            _ if placing.is_new => format!("kubectl explain {}.spec", placing.kind.to_lowercase()),
+            Some(namespace) => format!("kubectl edit rp/{} -n {namespace}", placing.name),
+            None => format!("kubectl edit crp/{}", placing.name),
+        }
     }
 
     fn resources(&self, out: &mut String, style: &Style) -> std::fmt::Result {
@@ -145,6 +157,7 @@ impl Shown {
         line(out, style, &said)?;
         if let Some(problem) = &policy.problem {
             line(out, style, &format!("no cluster can be picked: {problem}"))?;
+            out.push_str(&chain::next(&self.mend(), 2));
         }
         clusters_fitting(plan, out, style)?;
         let more = of(Change::NotPicked).saturating_sub(NOT_PICKED_MAX);
@@ -206,6 +219,9 @@ impl Shown {
             let said = format!("  {mark} {} never gets its turn: {}", blocked.cluster, blocked.reason);
             line(out, style, &said)?;
         }
+        if !rollout.blocked.is_empty() {
+            out.push_str(&chain::next(&self.mend(), 4));
+        }
         Ok(())
     }
 
@@ -231,6 +247,19 @@ impl Shown {
         }
         if let Some(problem) = &run.problem {
             line(out, style, &format!("a run would fail: {problem}"))?;
+            let flag = self
+                .plan
+                .placement
+                .namespace
+                .as_ref()
+                .map(|namespace| format!(" -n {namespace}"));
+            let kind = if flag.is_some() { "sus" } else { "csus" };
+            let look = format!(
+                "kubectl get {kind} {}{} -o yaml",
+                quoted(&run.strategy),
+                flag.unwrap_or_default()
+            );
+            out.push_str(&chain::next(&look, 2));
         }
         if !run.hash.is_empty() {
             writeln!(out, "hash: {}", run.hash)?;

@@ -40,11 +40,52 @@ async fn a_run_is_shown_with_its_stages_and_what_keys_do() {
     assert_eq!(picture_of(&place, "csur/none").await.ended, Some(Exit::Error));
 }
 
+/// What the clusters of a stage wait for, or have used up, is not seen on its clusters.
+#[tokio::test]
+async fn gates_and_failures_that_may_be_are_shown() {
+    let server = hub();
+    let gate = |when: &str, passed: serde_json::Value| {
+        json!({
+            "stage": "canary", "when": when, "apiVersion": "batch/v1", "kind": "Job", "name": when, "namespace": "ci",
+            "condition": "Complete", "passed": passed,
+        })
+    };
+    let mut run = server
+        .get(&format!("{PLACEMENT_API}/{RUN}"))
+        .expect("the run of the hub");
+    run["status"]["options"] = json!({
+        "maxFailures": "50%",
+        "gates": [gate("before", json!("2026-01-02T11:00:00Z")), gate("after", json!(null))],
+    });
+    let lost = json!([
+        { "type": "Started", "status": "True", "reason": "x", "message": "", "lastTransitionTime": "2026-01-02T11:00:00Z" },
+        { "type": "Succeeded", "status": "False", "reason": "x", "message": "", "lastTransitionTime": "2026-01-02T11:00:00Z" },
+    ]);
+    run["status"]["stagesStatus"][0]["clusters"][0]["conditions"] = lost;
+    server.put(&format!("{PLACEMENT_API}/{RUN}"), run);
+    let picture = picture_of(&place(&server), "csur/release").await;
+    assert_golden(
+        "rollout-gates.txt",
+        &Style::default().finish(&(picture.body)(&Style::default())),
+    );
+    assert!(
+        picture
+            .offers
+            .iter()
+            .any(|offer| matches!(offer.action, Action::Approve(_)))
+    );
+}
+
 #[tokio::test]
 async fn a_placement_is_watched_until_it_is_done() {
     let server = hub();
     let place = place(&server);
-    assert_eq!(picture_of(&place, "web").await.ended, None);
+    let web = picture_of(&place, "web").await;
+    assert_eq!(web.ended, None);
+    assert_golden(
+        "rollout-placement.txt",
+        &Style::default().finish(&(web.body)(&Style::default())),
+    );
     assert_eq!(picture_of(&place, "crp/pay").await.ended, Some(Exit::Done));
     assert_eq!(picture_of(&place, "rp/api").await.ended, Some(Exit::Done));
 }

@@ -1,6 +1,6 @@
 //! The fleet in one screen.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use fleet_api::{
     cluster::MemberCluster,
@@ -71,7 +71,7 @@ pub(crate) async fn read(reader: &Reader<'_>, namespace: &str, now: Timestamp) -
             overview.add_placed(&explain::member_rows(&fleet));
         }
     }
-    overview.runs.retain(|run| !run.ended || run.verdict == Verdict::Failed);
+    overview.drop_what_is_over();
     overview.sort();
     Ok(overview)
 }
@@ -81,6 +81,19 @@ impl Overview {
         for (row, more) in self.members.iter_mut().zip(rows) {
             row.placed += more.placed;
         }
+    }
+
+    /// A run that has ended well is no news, nor is one that a newer run of its placement has followed.
+    fn drop_what_is_over(&mut self) {
+        let age = |run: &RunRow| (run.created.clone(), run.name.clone());
+        let mut newest = BTreeMap::new();
+        for run in &self.runs {
+            let newest = newest.entry(run.placement.clone()).or_insert_with(|| age(run));
+            *newest = age(run).max(newest.clone());
+        }
+        self.runs.retain(|run| {
+            !run.ended || run.verdict == Verdict::Failed && newest.get(&run.placement) == Some(&age(run))
+        });
     }
 
     /// What is in trouble comes first.
@@ -104,10 +117,13 @@ impl Overview {
             .iter()
             .map(|it| it.verdict)
             .chain(self.placements.iter().map(|it| it.verdict));
+        // A run that goes on or waits for somebody is as it should be.
+        let has_failed = self.runs.iter().any(|run| run.verdict == Verdict::Failed);
         if self.unread_members() && self.unread_placements() && self.members.is_empty() && self.placements.is_empty() {
             Exit::Refused
         } else if self.hub_agent.verdict == Verdict::Failed
             || verdicts.any(|verdict| verdict != Verdict::Done)
+            || has_failed
             || self.unread_members()
             || self.unread_placements()
         {
@@ -157,7 +173,16 @@ impl Overview {
                 "MEMORY FREE",
             ])
         } else {
-            Table::new(&["", "MEMBER", "HEALTH", "HEARTBEAT", "PLACED", "CPU FREE", "MEMORY FREE"])
+            Table::new(&[
+                "",
+                "MEMBER",
+                "HEALTH",
+                "HEARTBEAT",
+                "PLACED",
+                "AGENT",
+                "CPU FREE",
+                "MEMORY FREE",
+            ])
         };
         for row in self.members_shown(style.wide) {
             let heartbeat = row.heartbeat.as_ref().map(|at| chain::ago(at.0, self.now));
@@ -169,8 +194,9 @@ impl Overview {
                 heartbeat.unwrap_or_else(|| "never".to_owned()),
                 row.placed.to_string(),
             ];
+            cells.push(row.agent.clone());
             if style.wide {
-                cells.extend([row.agent.clone(), row.version.clone(), row.nodes.clone()]);
+                cells.extend([row.version.clone(), row.nodes.clone()]);
             }
             cells.extend([row.free_cpu.clone(), row.free_memory.clone()]);
             table.row(cells);
@@ -255,6 +281,7 @@ impl Overview {
         if all.len() > SHOWN {
             let lead = format!("{} ", style.mark(Mark::Note));
             _ = writeln!(out, "{lead}{} more are in trouble", all.len() - SHOWN);
+            out.push_str(&chain::next("kubectl fleet status -o json", lead.chars().count() + 2));
         }
         out
     }
@@ -294,6 +321,20 @@ impl Overview {
         ] {
             let mark = style.mark(chain::mark(worst(&verdicts, is_unread)));
             _ = writeln!(out, "{mark} {name:11}  {}", well(&verdicts, is_unread));
+        }
+        let runs: Vec<_> = self.runs.iter().map(|row| row.verdict).collect();
+        if !runs.is_empty() {
+            let failed = runs.iter().filter(|verdict| **verdict == Verdict::Failed).count();
+            let text = match (runs.len() - failed, failed) {
+                (open, 0) => format!("{open} not done"),
+                (0, failed) => format!("{failed} in trouble"),
+                (open, failed) => format!("{open} not done, {failed} in trouble"),
+            };
+            _ = writeln!(
+                out,
+                "{} update runs  {text}",
+                style.mark(chain::mark(worst(&runs, false)))
+            );
         }
         out
     }

@@ -1,7 +1,9 @@
-//! One placement: its clusters, and on each the objects that are not as they should be. All of it is in its status: one request.
+//! One placement: its clusters, and on each the objects that are not as they should be. How the clusters are is in its status:
+//! one request. Which objects are meant is in its bindings, where there is room for it: another.
 
 use anyhow::Result;
 use fleet_api::{
+    labels::PARENT_PLACEMENT,
     names::Scope as Which,
     placement::{ClusterResourcePlacement, ResourcePlacement},
 };
@@ -13,9 +15,10 @@ use serde::Serialize;
 use crate::{
     chain,
     exit::Exit,
+    hub::Ask,
     output::{Mark, Node, Shown, Style, Table},
     problem::{Failure, Problem},
-    reading::{Hidden, Reader},
+    reading::{Hidden, LARGE_PAGE, Reader},
     subject::Key,
 };
 
@@ -69,36 +72,56 @@ fn missing(key: &Key) -> anyhow::Error {
     Failure::error(text, "kubectl get crp; kubectl get rp -A")
 }
 
-/// A placement that has to be there.
-pub(crate) async fn alone(reader: &Reader<'_>, key: &Key) -> Result<Objects> {
-    let objects = maybe(reader, key).await?;
+/// A placement that has to be there, with its bindings.
+pub(crate) async fn whole(reader: &Reader<'_>, key: &Key) -> Result<Objects> {
+    let own = format!("{PARENT_PLACEMENT}={}", key.name);
+    let ask = Ask {
+        namespace: &key.namespace,
+        labels: &own,
+        page: Some(LARGE_PAGE),
+        ..Ask::default()
+    };
+    let (mut objects, (wide, namespaced)) = futures::try_join!(maybe(reader, key), async {
+        match key.scope() {
+            Which::Cluster => Ok((reader.may(ask, |_| true).await?, Vec::new())),
+            Which::Namespaced => Ok((Vec::new(), reader.may(ask, |_| true).await?)),
+        }
+    })?;
     if objects.cluster.placements.is_empty() && objects.namespaced.placements.is_empty() {
         return Err(missing(key));
     }
+    (objects.cluster.bindings, objects.namespaced.bindings) = (wide, namespaced);
     Ok(objects)
 }
 
-/// A placement in detail, if there is one.
+/// A placement in detail as far as its status has it, if there is one: for screens that are read again and again.
 pub(crate) async fn detail(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Option<Detail>, Problem> {
-    let objects = maybe(reader, key).await?;
+    Ok(of(reader, key, &maybe(reader, key).await?, now))
+}
+
+fn of(reader: &Reader<'_>, key: &Key, objects: &Objects, now: Timestamp) -> Option<Detail> {
     let fleet = objects.fleet(&key.namespace, now);
     let mut on = explain::cluster_rows(&fleet, &key.name);
     on.sort_by(|a, b| {
         let rank = |row: &ClusterRow| (row.verdict == Verdict::Done, row.verdict != Verdict::Failed);
         rank(a).cmp(&rank(b)).then_with(|| a.cluster.cmp(&b.cluster))
     });
-    let row = explain::placement_rows(&fleet).into_iter().next();
-    Ok(row.map(|placement| Detail {
+    let mut placement = explain::placement_rows(&fleet).into_iter().next()?;
+    let differing = explain::diff_rows(&fleet, &key.name, None);
+    placement.drifted = differing.iter().filter(|row| row.drifted).count();
+    placement.differing = differing.len() - placement.drifted;
+    Some(Detail {
         placement,
         on,
         hidden: reader.hidden(),
         now,
-    }))
+    })
 }
 
 /// A placement in detail, which has to be there.
-pub(super) async fn must(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Detail> {
-    detail(reader, key, now).await?.ok_or_else(|| missing(key))
+pub(crate) async fn must(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Result<Detail> {
+    let objects = whole(reader, key).await?;
+    of(reader, key, &objects, now).ok_or_else(|| missing(key))
 }
 
 impl Detail {
@@ -178,7 +201,11 @@ impl Shown for Detail {
         );
         let mut root = Node::marked(chain::mark(row.verdict), head);
         let all = style.wide || self.on.len() <= CLUSTERS_SHOWN;
-        let shown = self.on.iter().filter(|row| all || row.verdict != Verdict::Done);
+        // One that is well may still have drifted.
+        let shown = self
+            .on
+            .iter()
+            .filter(|row| all || row.verdict != Verdict::Done || !row.objects.is_empty());
         root.below = shown.map(|row| self.cluster(row)).collect();
         let left = self.on.len() - root.below.len();
         if left > 0 {

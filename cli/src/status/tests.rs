@@ -6,8 +6,8 @@ use crate::{
     output::{Format, Style},
     subject::Key,
     testing::{
-        CLUSTERS,
-        shown::{assert_fits, assert_golden, hub, member, narrow, now, piped, place},
+        CLUSTERS, PLACEMENT_API,
+        shown::{assert_fits, assert_golden, condition, hub, member, narrow, now, piped, place},
     },
 };
 
@@ -46,6 +46,59 @@ async fn the_fleet_is_one_screen_with_what_is_in_trouble_first() {
     assert_eq!(overview.exit(), Exit::Left);
     let narrow = output::rendered(&overview, Format::Table, &narrow()).expect("it can be printed");
     assert_fits(&narrow, 40);
+}
+
+#[tokio::test]
+async fn a_run_that_has_failed_counts_until_another_follows() {
+    let server = Server::new();
+    server.put(&format!("{CLUSTERS}/east"), member("east", "2026-01-02T11:59:59Z"));
+    server.put(
+        "/apis/coordination.k8s.io/v1/namespaces/fleet-system/leases/136224848560.hub.fleet.azure.com",
+        json!({ "spec": { "holderIdentity": "hub-agent-0", "renewTime": "2026-01-02T11:59:58.000000Z" } }),
+    );
+    let run = |name: &str, hour: u32, status: &str| {
+        let ended = json!([
+            condition("Initialized", "True", "UpdateRunInitialized", ""),
+            condition("Succeeded", status, "x", ""),
+        ]);
+        server.put(
+            &format!("{PLACEMENT_API}/clusterstagedupdateruns/{name}"),
+            json!({
+                "metadata": { "generation": 1, "creationTimestamp": format!("2026-01-02T{hour:02}:00:00Z") },
+                "spec": { "placementName": "web", "stagedRolloutStrategyName": "s", "state": "Run" },
+                "status": { "conditions": ended },
+            }),
+        );
+    };
+    for hour in 0..8 {
+        run(&format!("release-{hour}"), hour, "False");
+    }
+    let overview = overview_of(&server, "").await;
+    let text = piped(&overview);
+    assert_eq!(overview.exit(), Exit::Left, "{text}");
+    assert!(
+        text.contains("update runs  1 in trouble") && text.contains("csur/release-7: "),
+        "{text}"
+    );
+    assert!(
+        !text.contains("release-6") && !text.contains("more are in trouble"),
+        "{text}"
+    );
+    run("release-8", 8, "True");
+    let overview = overview_of(&server, "").await;
+    assert_eq!(overview.exit(), Exit::Done, "{}", piped(&overview));
+}
+
+#[tokio::test]
+async fn more_than_a_screen_can_say_ends_with_where_the_rest_is() {
+    let server = Server::new();
+    for number in 0..7 {
+        let name = format!("member-{number}");
+        server.put(&format!("{CLUSTERS}/{name}"), member(&name, "2026-01-02T11:00:00Z"));
+    }
+    let text = piped(&overview_of(&server, "").await);
+    assert!(text.contains(" more are in trouble\n"), "{text}");
+    assert!(text.contains("next: kubectl fleet status -o json\n"), "{text}");
 }
 
 #[tokio::test]

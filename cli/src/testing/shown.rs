@@ -106,7 +106,7 @@ pub(crate) fn entry(cluster: &str, unmet: Option<&Value>) -> Value {
     json!({ "clusterName": cluster, "observedResourceIndex": "1", "conditions": way("", unmet) })
 }
 
-fn binding(placement: &str, cluster: &str, unmet: Option<&Value>) -> Value {
+pub(crate) fn binding(placement: &str, cluster: &str, unmet: Option<&Value>) -> Value {
     let conditions: Vec<_> = way("", unmet).split_off(1);
     json!({
         "metadata": {
@@ -184,7 +184,7 @@ fn work(cluster: &str, placement: &str) -> Value {
 }
 
 /// The drift of the guides: somebody scaled a Deployment on a member.
-fn drifted() -> Value {
+pub(crate) fn drifted() -> Value {
     json!([{
         "group": "apps", "version": "v1", "kind": "Deployment", "name": "api", "namespace": "shop",
         "observationTime": "2026-01-02T11:59:55Z", "firstDriftedObservedTime": BEFORE, "targetClusterObservedGeneration": 2,

@@ -1,5 +1,7 @@
 //! What each kind of question needs from the hub, and the explanation made from it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::Result;
 use fleet_api::{
     cluster::MemberCluster,
@@ -17,9 +19,9 @@ use kube::core::ObjectMeta;
 
 use super::on_member;
 use crate::{
-    hub::Hub,
+    hub::{Ask, Hub},
     problem::{Failure, Problem},
-    reading::Reader,
+    reading::{LARGE_PAGE, Reader},
     subject::{Key, Subject},
 };
 
@@ -95,14 +97,26 @@ pub(super) async fn run(reader: &Reader<'_>, key: &Key, now: Timestamp) -> Resul
     Ok(explain::run(&objects.fleet(&key.namespace, now), &key.name))
 }
 
-/// A member: five requests.
-pub(super) async fn member(reader: &Reader<'_>, name: &str, now: Timestamp) -> Result<Chain> {
+/// A member: seven requests, and what its agent says if it can be reached.
+pub(super) async fn member(reader: &Reader<'_>, name: &str, member: Option<&Hub>, now: Timestamp) -> Result<Chain> {
     let about = format!("involvedObject.name={name}");
     let rest = async { Ok::<_, Problem>((reader.terminating(name).await, reader.events("", &about).await)) };
     let (found, works, rest) = futures::try_join!(reader.member(name), reader.work_names(Some(name), ""), rest)?;
     let (members, internals) = found;
     let (terminating, events) = rest;
+    // Only now: a Work is made after its placement, and goes before it.
+    let gone = gone(reader, &works).await?;
+    let mut readyz = BTreeMap::new();
+    if let Some(member) = member {
+        readyz.extend(
+            on_member::readyz(reader, member, name)
+                .await
+                .map(|says| (name.to_owned(), says)),
+        );
+    }
     let objects = Objects {
+        gone,
+        readyz,
         members,
         internals,
         works,
@@ -114,6 +128,49 @@ pub(super) async fn member(reader: &Reader<'_>, name: &str, now: Timestamp) -> R
     Ok(explain::member(&objects.fleet("", now), name))
 }
 
+/// The placements of Works that do not exist; none if it cannot be told.
+async fn gone(reader: &Reader<'_>, works: &[Work]) -> Result<BTreeSet<(String, String)>, Problem> {
+    let mut parents: BTreeSet<_> = works.iter().map(|work| parent(&work.metadata)).collect();
+    parents.retain(|(_, name)| !name.is_empty());
+    if parents.is_empty() {
+        return Ok(parents);
+    }
+    let ask = Ask {
+        page: Some(LARGE_PAGE),
+        ..Ask::default()
+    };
+    let (wide, namespaced) = futures::try_join!(
+        reader.may_metadata::<ClusterResourcePlacement>(ask),
+        reader.may_metadata::<ResourcePlacement>(ask),
+    )?;
+    for known in wide.into_iter().chain(namespaced) {
+        parents.remove(&(known.namespace.unwrap_or_default(), known.name.unwrap_or_default()));
+    }
+    let (wide, namespaced) = (
+        reader.lacks::<ClusterResourcePlacement>(),
+        reader.lacks::<ResourcePlacement>(),
+    );
+    parents.retain(|(namespace, _)| if namespace.is_empty() { !wide } else { !namespaced });
+    Ok(parents)
+}
+
+/// The placement of a Work, by namespace and name.
+fn parent(metadata: &ObjectMeta) -> (String, String) {
+    (
+        label(metadata, PARENT_PLACEMENT_NAMESPACE).to_owned(),
+        label(metadata, PARENT_PLACEMENT).to_owned(),
+    )
+}
+
+/// Whether there is no such placement.
+pub(super) async fn is_gone(reader: &Reader<'_>, key: &Key) -> Result<bool, Problem> {
+    let is_there = match key.scope() {
+        Which::Cluster => reader.has::<ClusterResourcePlacement>("", &key.name).await,
+        Which::Namespaced => reader.has::<ResourcePlacement>(&key.namespace, &key.name).await,
+    };
+    Ok(!is_there? && !key.name.is_empty())
+}
+
 /// An eviction: eight requests.
 pub(super) async fn eviction(reader: &Reader<'_>, name: &str, now: Timestamp) -> Result<Chain> {
     let found = reader.one::<ClusterResourcePlacementEviction>("", name).await?;
@@ -122,9 +179,9 @@ pub(super) async fn eviction(reader: &Reader<'_>, name: &str, now: Timestamp) ->
         let key = Key::new("", &eviction.spec.placement_name);
         let budget = async {
             let fields = format!("metadata.name={}", key.name);
-            let ask = crate::hub::Ask {
+            let ask = Ask {
                 fields: &fields,
-                ..crate::hub::Ask::default()
+                ..Ask::default()
             };
             reader
                 .may::<ClusterResourcePlacementDisruptionBudget>(ask, |_| true)
@@ -220,12 +277,15 @@ pub(super) async fn placement_of_binding(reader: &Reader<'_>, key: &Key) -> Resu
 pub(super) async fn placement_of_work(reader: &Reader<'_>, cluster: &str, name: &str) -> Result<Key> {
     let namespace = crate::reading::member_namespace(cluster);
     match reader.one::<Work>(&namespace, name).await? {
-        Some(work) => Ok(Key::new(
-            label(&work.metadata, PARENT_PLACEMENT_NAMESPACE),
-            label(&work.metadata, PARENT_PLACEMENT),
-        )),
+        Some(work) => Ok(key_of(&work)),
         None => Err(missing("Work", name, &format!("kubectl get works -n {namespace}"))),
     }
+}
+
+/// The placement of a Work.
+pub(super) fn key_of(work: &Work) -> Key {
+    let (namespace, name) = parent(&work.metadata);
+    Key::new(&namespace, &name)
 }
 
 fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {

@@ -1,5 +1,7 @@
 //! Where an object comes from, on each member that has it: which placement, snapshot, overrides and run put it there.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use fleet_api::{
     labels::PARENT_PLACEMENT,
@@ -15,12 +17,13 @@ use kube::{Resource as _, core::object::HasStatus as _};
 
 use super::{
     answer::{Answer, Origin},
+    gather,
     history::History,
     on_member,
 };
 use crate::{
     hub::{Ask, Hub, ServedKind},
-    problem::{Failure, Problem},
+    problem::Problem,
     reading::{LARGE_PAGE, Reader, SMALL_PAGE, member_namespace},
     subject::Key,
 };
@@ -126,12 +129,6 @@ pub(super) async fn explain(
     member: Option<&Hub>,
     now: Timestamp,
 ) -> Result<Answer> {
-    if member.is_some() && wanted.cluster.is_none() {
-        return Err(Failure::usage(
-            "--member-context needs the name of its cluster after the object",
-            "kubectl fleet why --help",
-        ));
-    }
     let kind = reader.hub.kind(wanted.kind).await.unwrap_or_else(|error| {
         reader.hide("kinds", &format!("{error:#}"), "kubectl api-resources");
         None
@@ -143,7 +140,16 @@ pub(super) async fn explain(
             namespace => selecting::<Namespaced>(reader, namespace, &sought).await,
         }
     },)?;
-    let selecting: Vec<_> = wide.into_iter().chain(namespaced).collect();
+    let mut selecting: Vec<_> = wide.into_iter().chain(namespaced).collect();
+    if selecting.len() > PLACEMENTS_MAX {
+        let more = format!("{} more may have it in an envelope", selecting.len() - PLACEMENTS_MAX);
+        reader.hide(
+            "placements",
+            &more,
+            "kubectl get resourceenvelopes,clusterresourceenvelopes -A",
+        );
+        selecting.truncate(PLACEMENTS_MAX);
+    }
     let members = match wanted.cluster {
         Some(cluster) => reader.member(cluster).await?,
         None => reader.members().await?,
@@ -164,23 +170,23 @@ pub(super) async fn explain(
         }
         _ => None,
     };
-    let (mut origins, mut by) = (Vec::new(), Vec::new());
-    for (key, id) in selecting.iter().take(PLACEMENTS_MAX) {
+    let by_key = async |key: &Key, id: Option<&ResourceIdentifier>, is_left: bool| {
         let mut objects = carried(reader, key, &sought).await?;
         (objects.members, objects.internals) = members.clone();
         objects.members_unread = reader.lacks_members();
+        if is_left && gather::is_gone(reader, key).await? {
+            objects.gone.insert((key.namespace.clone(), key.name.clone()));
+        }
         if let (Some(cluster), Some(Some(live))) = (wanted.cluster, &live) {
             objects.live.push(on_member::live_object(cluster, live));
         }
-        let id = id
-            .clone()
-            .or_else(|| objects.works.iter().find_map(|work| sought.in_work(work)));
-        let Some(id) = id else {
-            continue; // An envelope that holds something else.
+        let in_works = || objects.works.iter().find_map(|work| sought.in_work(work));
+        let Some(id) = id.cloned().or_else(in_works) else {
+            return Ok(None); // An envelope that holds something else.
         };
-        by.push(key.placement());
         let lineages = explain::object(&objects.fleet(&key.namespace, now), &id);
         let mut history = History::new(reader, key, &objects);
+        let mut origins = Vec::new();
         for lineage in lineages {
             let before = history.before(&lineage.snapshot, |id| sought.is_object(id)).await?;
             origins.push(Origin {
@@ -188,6 +194,20 @@ pub(super) async fn explain(
                 before,
                 live: live.as_ref().map(|live| on_member::described(live.as_ref())),
             });
+        }
+        Ok::<_, anyhow::Error>(Some(origins))
+    };
+    let (mut origins, mut by) = (Vec::new(), Vec::new());
+    for (key, id) in &selecting {
+        if let Some(found) = by_key(key, id.as_ref(), false).await? {
+            by.push(key.placement());
+            origins.extend(found);
+        }
+    }
+    if let (true, Some(cluster)) = (by.is_empty(), wanted.cluster) {
+        // What nothing selects any more may still be there.
+        for (key, id) in left_on(reader, cluster, &sought).await? {
+            origins.extend(by_key(&key, id.as_ref(), true).await?.into_iter().flatten());
         }
     }
     // What is wrong comes first.
@@ -211,6 +231,26 @@ fn chain(sought: &Sought<'_>, by: &[String], origins: &[Origin], first: Option<&
         .cluster
         .map(|cluster| format!(" {cluster}"))
         .unwrap_or_default();
+    if let (true, [origin, ..]) = (by.is_empty(), origins) {
+        // The origins say the rest.
+        let text = format!(
+            "no placement selects {}, but a Work of {} still brings it to {}",
+            sought.shown(),
+            origin.lineage.placement,
+            origin.lineage.cluster
+        );
+        let cause = origin.lineage.chain.cause();
+        let look = || {
+            format!(
+                "kubectl get work {} -n {} -o yaml",
+                origin.lineage.work,
+                member_namespace(&origin.lineage.cluster)
+            )
+        };
+        let next = cause.map_or_else(look, |cause| cause.next.clone());
+        chain.push(Step::waiting("Selected", Cause::new(text, next)));
+        return chain;
+    }
     if by.is_empty() {
         let text = format!("no placement selects {}", sought.shown());
         chain.push(Step::failed(
@@ -283,6 +323,23 @@ async fn selecting<S: Scope>(
         .collect();
     found.sort_by_key(|(_, id)| id.is_none());
     Ok(found)
+}
+
+/// The placements whose Works still carry the object on a member.
+async fn left_on(
+    reader: &Reader<'_>,
+    cluster: &str,
+    sought: &Sought<'_>,
+) -> Result<BTreeMap<Key, Option<ResourceIdentifier>>, Problem> {
+    let namespace = member_namespace(cluster);
+    let ask = Ask {
+        namespace: &namespace,
+        page: Some(WORKS_PAGE),
+        ..Ask::default()
+    };
+    let works = reader.may::<Work>(ask, |work| sought.in_work(work).is_some()).await?;
+    let by_placement = works.iter().map(|work| (gather::key_of(work), sought.in_work(work)));
+    Ok(by_placement.collect())
 }
 
 /// The Works of a placement that carry the object, its bindings and the names of its snapshots.

@@ -1,6 +1,9 @@
 //! Objects as a member has them, read with a context of that cluster: who wrote them last, and who owns them.
 
-use fleet_api::placement::{DiffedPlacement, DriftedPlacement, FailedPlacement};
+use fleet_api::{
+    names::FLEET_SYSTEM_NAMESPACE,
+    placement::{DiffedPlacement, DriftedPlacement, FailedPlacement},
+};
 use fleet_core::explain::{LiveObject, Objects};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -48,6 +51,20 @@ fn hide(reader: &Reader<'_>, member: &Hub, cluster: &str, why: &str) {
         why,
         &format!("{} auth can-i --list", member.kubectl()),
     );
+}
+
+/// What the member agent says of itself; none if nobody can ask it, which is said.
+pub(super) async fn readyz(reader: &Reader<'_>, member: &Hub, cluster: &str) -> Option<String> {
+    let (what, pods) = (
+        format!("what the member agent of {cluster} says"),
+        format!("{} get pods -n {FLEET_SYSTEM_NAMESPACE}", member.kubectl()),
+    );
+    match member.readyz().await {
+        Ok(None) => reader.hide(&what, &format!("no Pod of it runs in {FLEET_SYSTEM_NAMESPACE}"), &pods),
+        Ok(says) => return says,
+        Err(error) => reader.hide(&what, &said(&error), &pods),
+    }
+    None
 }
 
 pub(super) fn live_object(cluster: &str, object: &DynamicObject) -> LiveObject {

@@ -144,8 +144,103 @@ async fn who_did_it_is_read_from_the_member() {
         "{}",
         piped(&answer)
     );
-    let refused = ask(&place(&server), &words[..1], Some(&member), now()).await;
-    assert_eq!(problem::exit_of(&refused.expect_err("of which cluster?")), Exit::Usage);
+    // Where nothing would be read from the member, nobody is led to believe that it was.
+    for words in [
+        "deployment/api",
+        "crp/web",
+        "csur/release",
+        "careq/release-after-canary",
+        "crpe/move",
+    ] {
+        let refused = ask(&place(&server), &[words.to_owned()], Some(&member), now()).await;
+        assert_eq!(problem::exit_of(&refused.expect_err(words)), Exit::Usage, "{words}");
+    }
+}
+
+#[tokio::test]
+async fn the_agent_of_a_silent_member_is_asked_why() {
+    let (server, member) = (hub(), Server::new());
+    let pod = |name: &str| {
+        json!({
+            "metadata": { "labels": { "app.kubernetes.io/name": name } },
+            "spec": { "containers": [{ "name": name, "ports": [{ "name": "hubhealthz", "containerPort": 9081 }] }] },
+            "status": { "phase": "Running" },
+        })
+    };
+    let ask = async |member: &Server| {
+        let words = ["membercluster/west".to_owned()];
+        ask(&place(&server), &words, Some(&Hub::new(member.client())), now())
+            .await
+            .expect("it is known")
+    };
+    // Another agent of the fleet, as where the hub is a member of its own fleet.
+    member.put("/api/v1/namespaces/fleet-system/pods/hub-agent-0", pod("hub-agent"));
+    let text = piped(&ask(&member).await);
+    assert!(text.contains("no Pod of it runs in fleet-system"), "{text}");
+    member.put(
+        "/api/v1/namespaces/fleet-system/pods/member-agent-0",
+        pod("member-agent"),
+    );
+    member.answer(|_, path, _| {
+        path.ends_with("/pods/member-agent-0:9081/proxy/readyz").then(|| {
+            let says = "[+]ping ok\n[+]hub-watch ok\n[-]session failed: could not connect to hub:8443: invalid peer \
+                        certificate: UnknownIssuer\nreadyz check failed\n";
+            (
+                500,
+                json!({ "kind": "Status", "status": "Failure", "code": 500, "message": says }),
+            )
+        })
+    });
+    assert_golden("why-wrong-channel-ca.txt", &piped(&ask(&member).await));
+}
+
+#[tokio::test]
+async fn what_a_placement_has_left_behind_is_found() {
+    let server = hub();
+    // It no longer selects the object, which is still there.
+    let path = format!("{PLACEMENT_API}/clusterresourceplacements/web");
+    server.put(&path, placement("api", "ClusterResourcePlacement", None, &[]));
+    let answer = asked(&server, "deployment.apps/api east").await.expect("it is there");
+    assert_eq!(answer.exit(), Exit::Left);
+    assert_golden("why-object-no-longer-selected.txt", &piped(&answer));
+    // Nor is there anything that could.
+    server.delete(&path);
+    server.delete(&format!("{PLACEMENT_API}/clusterresourcebindings/web-east"));
+    for (namespace, line, golden) in [
+        ("shop", "deployment.apps/api east", "why-object-orphaned.txt"),
+        ("shop", "membercluster/east", "why-member-orphans.txt"),
+        ("fleet-member-east", "work/web-work", "why-orphan.txt"),
+    ] {
+        let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        let place = Place {
+            namespace: namespace.into(),
+            ..place(&server)
+        };
+        let answer = ask(&place, &words, None, now()).await.expect(line);
+        assert_golden(golden, &piped(&answer));
+    }
+    // Who may not list placements does not know that one is gone.
+    forbid(&server, "clusterresourceplacements");
+    let text = piped(&asked(&server, "membercluster/east").await.expect("it is known"));
+    assert!(!text.contains("belongs to no binding"), "{text}");
+}
+
+#[tokio::test]
+async fn placements_that_are_not_looked_at_are_counted() {
+    let server = hub();
+    for number in 0..10 {
+        let mut holds = placement("none", "ClusterResourcePlacement", None, &[]);
+        holds["status"]["selectedResources"] = json!([{
+            "group": "placement.kubernetes-fleet.io", "version": "v1beta1", "kind": "ResourceEnvelope",
+            "name": "e", "namespace": "shop",
+        }]);
+        server.put(&format!("{PLACEMENT_API}/clusterresourceplacements/e{number}"), holds);
+    }
+    let text = piped(&asked(&server, "deployment.apps/api").await.expect("it is placed"));
+    assert!(
+        text.contains("hidden: placements (3 more may have it in an envelope)"),
+        "{text}"
+    );
 }
 
 fn forbid(server: &Server, word: &'static str) {

@@ -8,6 +8,7 @@ use fleet_api::placement::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
+use super::shell::quoted;
 use crate::scheduler::Cluster;
 use crate::scheduler::plugins::Filters;
 
@@ -58,15 +59,15 @@ fn label(expression: &LabelSelectorRequirement, labels: &BTreeMap<String, String
         "In" => equals(key, values, labels),
         "NotIn" => has.filter(|has| values.contains(has)).map(|has| Miss {
             text: format!("it has label {key}={has}"),
-            label: Some(format!("{key}-")),
+            label: Some(quoted(&format!("{key}-")).into_owned()),
         }),
         "Exists" if has.is_none() => Some(Miss {
             text: format!("it lacks label {key}"),
-            label: Some(format!("{key}=true")),
+            label: Some(quoted(&format!("{key}=true")).into_owned()),
         }),
         "DoesNotExist" => has.map(|has| Miss {
             text: format!("it has label {key}={has}"),
-            label: Some(format!("{key}-")),
+            label: Some(quoted(&format!("{key}-")).into_owned()),
         }),
         _ => None,
     }
@@ -86,9 +87,13 @@ fn equals(key: &str, values: &[String], labels: &BTreeMap<String, String>) -> Op
             Some(has) => format!("it has label {key}={has}, not {wanted}"),
             None => format!("it lacks label {wanted}"),
         },
-        label: values.first().map(|first| match has {
-            Some(_) => format!("--overwrite {key}={first}"),
-            None => format!("{key}={first}"),
+        label: values.first().map(|first| {
+            let label = format!("{key}={first}");
+            let label = quoted(&label);
+            match has {
+                Some(_) => format!("--overwrite {label}"),
+                None => label.into_owned(),
+            }
         }),
     })
 }
@@ -136,7 +141,7 @@ pub(super) fn sentence(misses: &[Miss]) -> String {
 pub(super) fn mend(cluster: &str, misses: &[Miss]) -> Option<String> {
     let labels: Option<Vec<_>> = misses.iter().map(|miss| miss.label.as_deref()).collect();
     let labels = labels.filter(|labels| !labels.is_empty())?.join(" ");
-    Some(format!("kubectl label membercluster {cluster} {labels}"))
+    Some(format!("kubectl label membercluster {} {labels}", quoted(cluster)))
 }
 
 #[cfg(test)]
@@ -210,6 +215,11 @@ mod tests {
                 label("gpu=true"),
             ),
             (json!([nodes("2")]), "", None),
+            (
+                json!([expression("env", "In", &json!(["a; reboot"]))]),
+                "it has label env=prod, not env=a; reboot",
+                label(r"--overwrite $'env=a\073 reboot'"),
+            ),
         ] {
             assert_eq!(lacks(&terms), (text.to_owned(), mends), "{terms}");
         }

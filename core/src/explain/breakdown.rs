@@ -1,4 +1,7 @@
-//! A placement taken apart: its clusters, and on each the objects that are not as they should be. From its status alone.
+//! A placement taken apart: its clusters, and on each the objects that are not as they should be. Its status says how the
+//! clusters are; which objects are meant, their bindings say: of a large fleet the status has no room for that.
+
+use std::collections::BTreeMap;
 
 use fleet_api::conditions::placement::Step as Stage;
 use fleet_api::conditions::{self, Status};
@@ -75,18 +78,48 @@ pub struct DiffRow {
 /// The clusters of a placement; nothing if there is no such placement.
 pub fn cluster_rows(fleet: &Fleet<'_>, name: &str) -> Vec<ClusterRow> {
     let placement = fleet.placement(name);
+    let known = by_cluster(fleet, name);
     let placement = placement.iter();
     let rows = placement.flat_map(|placement| {
         let entries = placement
             .status
             .into_iter()
             .flat_map(|status| &status.placement_statuses);
-        entries.map(|entry| row(fleet, placement, entry))
+        entries.map(|entry| row(fleet, placement, entry, &details(entry, &known)))
     });
     rows.collect()
 }
 
-fn row(fleet: &Fleet<'_>, placement: &Placement<'_>, entry: &PerClusterPlacementStatus) -> ClusterRow {
+/// What the bindings of a placement say, by cluster. One that is being deleted counts only if there is no other.
+fn by_cluster<'a>(fleet: &Fleet<'a>, name: &str) -> BTreeMap<&'a str, &'a BindingStatus> {
+    let mut bindings: Vec<_> = fleet.bindings_of(name).collect();
+    bindings.sort_by_key(|binding| !binding.deleting());
+    let said = bindings.into_iter().filter_map(|binding| {
+        let status = binding.status?;
+        Some((binding.spec.target_cluster.as_str(), status))
+    });
+    said.collect()
+}
+
+/// The objects of a cluster that are not as they should be: from its binding, or else as far as the placement has them.
+fn details(entry: &PerClusterPlacementStatus, known: &BTreeMap<&str, &BindingStatus>) -> BindingStatus {
+    match known.get(entry.cluster_name.as_str()) {
+        Some(status) => (*status).clone(),
+        None => BindingStatus {
+            failed_placements: entry.failed_placements.clone(),
+            drifted_placements: entry.drifted_placements.clone(),
+            diffed_placements: entry.diffed_placements.clone(),
+            ..BindingStatus::default()
+        },
+    }
+}
+
+fn row(
+    fleet: &Fleet<'_>,
+    placement: &Placement<'_>,
+    entry: &PerClusterPlacementStatus,
+    details: &BindingStatus,
+) -> ClusterRow {
     let names = Names {
         placement: placement.name(),
         cluster: &entry.cluster_name,
@@ -118,22 +151,16 @@ fn row(fleet: &Fleet<'_>, placement: &Placement<'_>, entry: &PerClusterPlacement
         text,
         since: condition.map(|condition| condition.last_transition_time.clone()),
         snapshot: entry.observed_resource_index.clone(),
-        objects: objects(fleet, entry, &names),
+        objects: objects(fleet, details, &names),
         next,
     }
 }
 
 /// Objects in trouble, and those that have only drifted or differ.
-fn objects(fleet: &Fleet<'_>, entry: &PerClusterPlacementStatus, names: &Names<'_>) -> Vec<ObjectRow> {
-    let status = BindingStatus {
-        failed_placements: entry.failed_placements.clone(),
-        drifted_placements: entry.drifted_placements.clone(),
-        diffed_placements: entry.diffed_placements.clone(),
-        ..BindingStatus::default()
-    };
-    let failed = entry.failed_placements.iter().map(|failed| {
+fn objects(fleet: &Fleet<'_>, status: &BindingStatus, names: &Names<'_>) -> Vec<ObjectRow> {
+    let failed = status.failed_placements.iter().map(|failed| {
         let id = failed.resource();
-        let cause = manifest::cause(fleet, &status, &id, &failed.condition, names);
+        let cause = manifest::cause(fleet, status, &id, &failed.condition, names);
         let known = reasons::meaning(&failed.condition.reason);
         let text = cause
             .text
@@ -149,7 +176,7 @@ fn objects(fleet: &Fleet<'_>, entry: &PerClusterPlacementStatus, names: &Names<'
         }
     });
     let mut rows: Vec<_> = failed.collect();
-    for diff in of_entry(entry) {
+    for diff in differing(names.cluster, status) {
         if rows.iter().any(|row| row.object == diff.0.object) {
             continue;
         }
@@ -174,13 +201,15 @@ pub fn diff_rows(fleet: &Fleet<'_>, name: &str, cluster: Option<&str>) -> Vec<Di
     let status = placement.and_then(|placement| placement.status);
     let entries = status.into_iter().flat_map(|status| &status.placement_statuses);
     let entries = entries.filter(|entry| cluster.is_none_or(|cluster| cluster == entry.cluster_name));
-    entries.flat_map(of_entry).map(|(row, _)| row).collect()
+    let known = by_cluster(fleet, name);
+    let rows = entries.flat_map(|entry| differing(&entry.cluster_name, &details(entry, &known)));
+    rows.map(|(row, _)| row).collect()
 }
 
-fn of_entry(entry: &PerClusterPlacementStatus) -> Vec<(DiffRow, ResourceIdentifier)> {
+fn differing(cluster: &str, status: &BindingStatus) -> Vec<(DiffRow, ResourceIdentifier)> {
     let row = |id: ResourceIdentifier, drifted: bool, since: &Time, observed: &Time, fields: &[PatchDetail]| {
         let row = DiffRow {
-            cluster: entry.cluster_name.clone(),
+            cluster: cluster.to_owned(),
             object: object(&id),
             drifted,
             since: since.clone(),
@@ -189,7 +218,7 @@ fn of_entry(entry: &PerClusterPlacementStatus) -> Vec<(DiffRow, ResourceIdentifi
         };
         (row, id)
     };
-    let drifted = entry.drifted_placements.iter().map(|it| {
+    let drifted = status.drifted_placements.iter().map(|it| {
         row(
             it.resource(),
             true,
@@ -198,7 +227,7 @@ fn of_entry(entry: &PerClusterPlacementStatus) -> Vec<(DiffRow, ResourceIdentifi
             &it.observed_drifts,
         )
     });
-    let differing = entry.diffed_placements.iter().map(|it| {
+    let differing = status.diffed_placements.iter().map(|it| {
         row(
             it.resource(),
             false,

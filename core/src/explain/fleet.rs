@@ -1,6 +1,6 @@
 //! What explanations are made from: objects of the hub, borrowed from whoever has read them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::cluster::{InternalMemberCluster, MemberCluster};
 use fleet_api::conditions::Status;
@@ -157,6 +157,8 @@ pub struct Fleet<'a> {
     pub readyz: BTreeMap<&'a str, &'a str>,
     /// Objects on members.
     pub live: Vec<Live<'a>>,
+    /// Placements that are named somewhere and do not exist, by namespace and name.
+    pub gone: BTreeSet<(&'a str, &'a str)>,
 }
 
 impl<'a> Fleet<'a> {
@@ -182,6 +184,7 @@ impl<'a> Fleet<'a> {
             events: Vec::new(),
             readyz: BTreeMap::new(),
             live: Vec::new(),
+            gone: BTreeSet::new(),
         }
     }
 

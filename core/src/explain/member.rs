@@ -14,6 +14,8 @@ use fleet_api::names::MEMBER_NAMESPACE_PREFIX;
 use fleet_api::{annotations, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
+pub use connection::unready;
+
 use super::chain::{Cause, Chain, Step};
 use super::fleet::{Fleet, get};
 use super::names::Names;

@@ -33,6 +33,7 @@ mod rollout;
 mod run;
 pub(crate) mod scheduling;
 mod selectors;
+mod shell;
 #[cfg(test)]
 mod tests;
 
@@ -42,13 +43,14 @@ pub use cluster::placement_on;
 pub use drift::manager;
 pub use eviction::{eviction, never as budget_never_allows};
 pub use fleet::{Approval, Binding, Fleet, Live, Placement, Policy, Run, View, span};
-pub use member::member;
+pub use member::{member, unready};
 pub use object::{Lineage, object};
 pub use objects::{Family, LiveObject, Objects, happened};
-pub use orphans::on as orphans_on;
+pub use orphans::{on as orphans_on, orphan};
 pub use overview::{
     MemberRow, PlacementRow, RunRow, members as member_rows, placements as placement_rows, runs as run_rows,
 };
 pub use placement::placement;
 pub use reasons::{Meaning, meaning};
 pub use run::run;
+pub use shell::quoted;

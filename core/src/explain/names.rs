@@ -1,8 +1,11 @@
 //! How things are named in texts and commands, so that what is printed can be typed.
 
+use std::borrow::Cow;
+
 use fleet_api::names::Scope;
 use fleet_api::placement::ResourceIdentifier;
 
+use super::shell::quoted;
 use crate::text;
 
 /// The names that a text or a command may speak of. Those that are not known are empty.
@@ -16,7 +19,7 @@ pub struct Names<'a> {
     pub cluster: &'a str,
     /// The update run.
     pub run: &'a str,
-    /// The object on the member, as kubectl takes it.
+    /// The object on the member, as [`object`] says it.
     pub object: String,
     /// The object's API group.
     pub group: String,
@@ -34,34 +37,48 @@ impl Names<'_> {
         }
     }
 
-    /// `template` with the names in it: `{placement}`, `{run}` and `{object}` as kubectl takes them, `{n}` the flag for the
-    /// family's namespace, `{crb}`, `{crs}` and `{csur}` the kinds of the family.
+    /// `template` with the names in it, each as a shell takes it: `{placement}`, `{run}` and `{object}` as kubectl takes them,
+    /// `{n}` the flag for the family's namespace, `{crb}`, `{crs}` and `{csur}` the kinds of the family.
     pub fn fill(&self, template: &str) -> String {
         let (crp, csur, crb, crs) = match self.scope() {
             Scope::Cluster => ("crp", "csur", "clusterresourcebindings", "clusterresourcesnapshots"),
             Scope::Namespaced => ("rp", "sur", "resourcebindings", "resourcesnapshots"),
         };
-        let flag = match self.scope() {
-            Scope::Cluster => String::new(),
-            Scope::Namespaced => format!(" -n {}", self.namespace),
-        };
-        // What others have said comes last: it may hold anything.
-        template
-            .replace("{placement}", &format!("{crp}/{}", self.placement))
-            .replace("{name}", self.placement)
-            .replace("{run}", &format!("{csur}/{}", self.run))
-            .replace("{cluster}", self.cluster)
-            .replace("{object}", &self.object)
-            .replace("{group}", &self.group)
-            .replace("{n}", &flag)
-            .replace("{crb}", crb)
-            .replace("{crs}", crs)
-            .replace("{csur}", csur)
-            .replace("{message}", self.message)
+        // A name may hold anything, also what stands for another: what is put in is not looked at again.
+        let mut out = String::new();
+        let mut rest = template;
+        while let Some((before, after)) = rest.split_once('{') {
+            out.push_str(before);
+            let word = after.split_once('}').map_or("", |(word, _)| word);
+            match word {
+                "placement" => out += &quoted(&format!("{crp}/{}", self.placement)),
+                "name" => out += &typed(self.placement),
+                "run" => out += &quoted(&format!("{csur}/{}", self.run)),
+                "cluster" => out += &typed(self.cluster),
+                "object" => out += &self.object,
+                "group" => out += &typed(&self.group),
+                "n" if self.scope() == Scope::Namespaced => {
+                    out += " -n ";
+                    out += &quoted(self.namespace);
+                }
+                "n" => {}
+                "crb" => out += crb,
+                "crs" => out += crs,
+                "csur" => out += csur,
+                "message" => out += self.message,
+                _ => {
+                    out.push('{');
+                    rest = after;
+                    continue;
+                }
+            }
+            rest = &after[word.len() + 1..];
+        }
+        out + rest
     }
 }
 
-/// An object as kubectl takes it: `deployments.apps/web -n shop`.
+/// An object as kubectl takes it, and a shell: `deployments.apps/web -n shop`.
 pub(super) fn object(id: &ResourceIdentifier) -> String {
     let kind = id.kind.to_lowercase();
     let kind = if id.group.is_empty() {
@@ -72,9 +89,15 @@ pub(super) fn object(id: &ResourceIdentifier) -> String {
     let flag = if id.namespace.is_empty() {
         String::new()
     } else {
-        format!(" -n {}", id.namespace)
+        format!(" -n {}", quoted(&id.namespace))
     };
-    format!("{kind}/{}{flag}", id.name)
+    let name = format!("{kind}/{}", id.name);
+    format!("{}{flag}", quoted(&name))
+}
+
+/// A name that may not be known, in a command.
+fn typed(name: &str) -> Cow<'_, str> {
+    if name.is_empty() { name.into() } else { quoted(name) }
 }
 
 /// An object as texts name it: `Deployment shop/web`.
@@ -145,6 +168,39 @@ mod tests {
         };
         assert_eq!(object(&namespace), "namespace/shop");
         assert_eq!(spoken(&namespace), "Namespace shop");
+    }
+
+    #[test]
+    fn no_name_gets_out_of_its_word() {
+        let role = ResourceIdentifier {
+            group: "rbac.authorization.k8s.io".into(),
+            kind: "Role".into(),
+            name: "a\n$(reboot)".into(),
+            namespace: "shop; reboot".into(),
+            ..ResourceIdentifier::default()
+        };
+        let names = Names {
+            placement: "{cluster}",
+            cluster: "a $(reboot)",
+            run: "it's",
+            object: object(&role),
+            ..Names::default()
+        };
+        for (template, typed) in [
+            (
+                "kubectl --context {cluster} get {object} -o yaml",
+                r"kubectl --context 'a $(reboot)' get $'role.rbac.authorization.k8s.io/a\012$(reboot)' -n $'shop\073 reboot' -o yaml",
+            ),
+            ("kubectl edit {placement}{n}", "kubectl edit 'crp/{cluster}'"),
+            ("kubectl get x -l parent={name}", "kubectl get x -l parent='{cluster}'"),
+            (
+                "kubectl patch {run} -p '{\"spec\":{\"state\":\"Run\"}}'",
+                r#"kubectl patch 'csur/it'\''s' -p '{"spec":{"state":"Run"}}'"#,
+            ),
+            ("{message}{unknown}{", "{unknown}{"),
+        ] {
+            assert_eq!(names.fill(template), typed);
+        }
     }
 
     #[test]

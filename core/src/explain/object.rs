@@ -130,20 +130,20 @@ fn chain(
     of_family: bool,
 ) -> Chain {
     let mut chain = Chain::new(names.fill("{object} on {cluster}"));
-    match binding {
-        None if of_family && !fleet.bindings.is_empty() => chain.push(Step::failed(
-            "Placed",
-            Cause::new(
-                names.fill(
-                    "the Work is an orphan: its binding to {placement} is gone, and nobody keeps or removes the object",
-                ),
-                names.fill(
-                    "kubectl get works -n fleet-member-{cluster} -l kubernetes-fleet.io/parent-CRP={name} -o yaml",
-                ),
-            ),
-        )),
-        _ => chain.push(Step::done("Placed", names.fill("by {placement}{n}"))),
-    }
+    let is_gone = fleet.gone.contains(&(names.namespace, names.placement));
+    let text = match binding {
+        None if is_gone => {
+            Some("the Work is an orphan: {placement}{n} is gone, and nobody keeps or removes the object")
+        }
+        None if of_family && !fleet.bindings.is_empty() => {
+            Some("the Work is an orphan: its binding to {placement}{n} is gone, and nobody keeps or removes the object")
+        }
+        _ => None,
+    };
+    chain.push(match text {
+        Some(text) => Step::failed("Placed", Cause::new(names.fill(text), names.fill(super::orphans::LOOK))),
+        None => Step::done("Placed", names.fill("by {placement}{n}")),
+    });
     let none = BindingStatus::default();
     let status = binding.and_then(|binding| binding.status).unwrap_or(&none);
     let list = found.map(|found| found.conditions.as_slice()).unwrap_or_default();

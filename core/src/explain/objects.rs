@@ -88,6 +88,8 @@ pub struct Objects {
     pub readyz: BTreeMap<String, String>,
     /// Objects on members.
     pub live: Vec<LiveObject>,
+    /// Placements that are named somewhere and do not exist, by namespace and name.
+    pub gone: BTreeSet<(String, String)>,
 }
 
 impl Objects {
@@ -124,6 +126,10 @@ impl Objects {
             meta: &live.metadata,
         });
         fleet.live = live.collect();
+        let gone = self.gone.iter();
+        fleet.gone = gone
+            .map(|(namespace, name)| (namespace.as_str(), name.as_str()))
+            .collect();
         fleet
     }
 

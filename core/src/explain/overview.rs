@@ -1,23 +1,23 @@
 //! The fleet in a few columns: a row for each member, placement and run, from what their own objects say. Why something is as
 //! it is takes more objects; a row names the command that tells.
 
+mod runs;
+
+pub use runs::{RunRow, runs};
+
 use std::collections::BTreeMap;
 
 use fleet_api::cluster::{AgentType, MemberCluster, Taint};
 use fleet_api::conditions::placement::Step as Stage;
-use fleet_api::conditions::update_run::{Initialized, Succeeded};
-use fleet_api::conditions::update_stage::{ApprovalRequestApproved, ClusterStarted, ClusterSucceeded, WaitTimeElapsed};
 use fleet_api::conditions::{self, Status};
-use fleet_api::placement::{
-    PerClusterPlacementStatus, StageStatus, StageTaskStatus, StageTaskType, UpdateRunState, UpdateRunStatus,
-};
+use fleet_api::placement::PerClusterPlacementStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 
 use super::chain::{Chain, Verdict};
 use super::cluster::reports_diff;
-use super::fleet::{Fleet, Placement, Run, holds};
-use super::names::{Names, clusters, few};
+use super::fleet::{Fleet, Placement};
+use super::names::{Names, few};
 use super::{member, reasons};
 use crate::membership::properties::{K8S_VERSION, NODE_COUNT};
 
@@ -38,6 +38,8 @@ pub struct MemberRow {
     pub version: String,
     /// The version of its member agent; empty before its first session.
     pub agent: String,
+    /// The version of the hub agent that it spoke with last; empty before its first session.
+    pub hub_agent: String,
     /// How many nodes it has.
     pub nodes: String,
     /// What is left for further pods.
@@ -81,30 +83,6 @@ pub struct PlacementRow {
     pub next: String,
 }
 
-/// An update run that has not ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RunRow {
-    /// As kubectl takes it.
-    pub name: String,
-    /// The placement that it updates, as kubectl takes it.
-    pub placement: String,
-    /// How it is.
-    pub verdict: Verdict,
-    /// The stage that it is at; empty before the first and after the last.
-    pub stage: String,
-    /// What it does or waits for.
-    pub text: String,
-    /// The clusters that are updated.
-    pub updated: usize,
-    /// The clusters of its plan.
-    pub clusters: usize,
-    /// Whether it has ended, well or not.
-    pub ended: bool,
-    /// The command to type next; empty if nothing is to be done.
-    pub next: String,
-}
-
 /// A row for each member. Placements of the family that is looked at count as placed.
 pub fn members(fleet: &Fleet<'_>) -> Vec<MemberRow> {
     let mut placed = BTreeMap::<&str, usize>::new();
@@ -117,9 +95,10 @@ pub fn members(fleet: &Fleet<'_>) -> Vec<MemberRow> {
         let name = member.metadata.name.as_deref().unwrap_or_default();
         let internal = internals.get(&Some(name)).copied();
         let chain = member::explained(fleet, member, internal, member::begun(name));
-        let agent = internal.map_or("", |internal| member::versions(internal).1);
+        let (hub_agent, agent) = internal.map(member::versions).unwrap_or_default();
         MemberRow {
             agent: agent.to_owned(),
+            hub_agent: hub_agent.to_owned(),
             ..of_member(member, name, &chain, placed.get(name).copied().unwrap_or_default())
         }
     };
@@ -150,6 +129,7 @@ fn of_member(found: &MemberCluster, name: &str, chain: &Chain, placed: usize) ->
             .and_then(|agent| agent.last_received_heartbeat.clone()),
         version: property(K8S_VERSION),
         agent: String::new(),
+        hub_agent: String::new(),
         nodes: property(NODE_COUNT),
         free_cpu: free("cpu"),
         free_memory: free("memory"),
@@ -230,104 +210,4 @@ fn of_placement(fleet: &Fleet<'_>, placement: &Placement<'_>) -> PlacementRow {
 fn said(condition: &Condition, names: &Names<'_>) -> (Verdict, String) {
     let step = reasons::step("", condition, names);
     (step.verdict, step.cause.map(|cause| cause.text).unwrap_or_default())
-}
-
-/// A row for each update run of the family.
-pub fn runs(fleet: &Fleet<'_>) -> Vec<RunRow> {
-    fleet.runs.iter().map(|run| of_run(fleet, run)).collect()
-}
-
-fn of_run(fleet: &Fleet<'_>, run: &Run<'_>) -> RunRow {
-    let names = Names {
-        run: run.name(),
-        placement: &run.spec.placement_name,
-        ..fleet.names()
-    };
-    let none = UpdateRunStatus::default();
-    let status = run.status.unwrap_or(&none);
-    let stages = || status.stages_status.iter().chain(&status.deletion_stage_status);
-    let planned = || stages().flat_map(|stage| &stage.clusters);
-    let is_updated = |conditions: &[Condition]| holds(conditions, ClusterSucceeded::TYPE);
-    let updated = planned().filter(|cluster| is_updated(&cluster.conditions)).count();
-    let why = names.fill("kubectl fleet why {run}{n}");
-    let found = |type_name| conditions::find(&status.conditions, type_name).map(Status::of);
-    let open = stages().find(|stage| stage.end_time.is_none());
-    let (verdict, text, next) = match (found(Initialized::TYPE), found(Succeeded::TYPE)) {
-        (_, Some(Status::True)) => (Verdict::Done, "done".to_owned(), String::new()),
-        (Some(Status::False), _) => (Verdict::Failed, "it could not begin".to_owned(), why),
-        (_, Some(Status::False)) => (Verdict::Failed, "it has failed and cannot go on".to_owned(), why),
-        (None | Some(Status::Unknown), _) => (Verdict::Waiting, "it has no plan yet".to_owned(), why),
-        (Some(Status::True), _) => match run.spec.state {
-            UpdateRunState::Initialize => (Verdict::Waiting, "it waits for spec.state: Run".to_owned(), why),
-            UpdateRunState::Stop => (Verdict::Waiting, "somebody has stopped it".to_owned(), why),
-            UpdateRunState::Run => open.map_or_else(
-                || (Verdict::Waiting, "it is about to end".to_owned(), why.clone()),
-                |stage| at(stage, &names),
-            ),
-        },
-    };
-    let ended = matches!(found(Succeeded::TYPE), Some(Status::True | Status::False))
-        || found(Initialized::TYPE) == Some(Status::False);
-    RunRow {
-        name: names.fill("{run}{n}"),
-        placement: names.fill("{placement}{n}"),
-        verdict,
-        stage: open
-            .filter(|_| !ended)
-            .map(|stage| stage.stage_name.clone())
-            .unwrap_or_default(),
-        text,
-        updated,
-        clusters: planned().count(),
-        ended,
-        next,
-    }
-}
-
-/// What a stage that has not ended does or waits for.
-fn at(stage: &StageStatus, names: &Names<'_>) -> (Verdict, String, String) {
-    let why = names.fill("kubectl fleet why {run}{n}");
-    let is_updated = |list: &[Condition]| holds(list, ClusterSucceeded::TYPE);
-    let left: Vec<_> = stage
-        .clusters
-        .iter()
-        .filter(|cluster| !is_updated(&cluster.conditions))
-        .collect();
-    let has_begun = |list: &[Condition]| conditions::find(list, ClusterStarted::TYPE).is_some();
-    let begun = stage.clusters.iter().any(|cluster| has_begun(&cluster.conditions));
-    let tasks = if left.is_empty() {
-        &stage.after_stage_task_status
-    } else {
-        &stage.before_stage_task_status
-    };
-    let is_open = |task: &&StageTaskStatus| {
-        !holds(&task.conditions, ApprovalRequestApproved::TYPE) && !holds(&task.conditions, WaitTimeElapsed::TYPE)
-    };
-    let mut open = tasks.iter().filter(is_open);
-    match open.next() {
-        Some(task) if !begun || left.is_empty() => {
-            if task.type_ == StageTaskType::TimedWait {
-                return (Verdict::Waiting, "it waits for its time to pass".to_owned(), why);
-            }
-            let request = task.approval_request_name.as_str();
-            let approve = super::run::approve(request, names);
-            (Verdict::Waiting, format!("nobody has approved {request}"), approve)
-        }
-        _ => {
-            let failed = left.iter().find(|cluster| {
-                let condition = conditions::find(&cluster.conditions, ClusterSucceeded::TYPE);
-                condition.is_some_and(|condition| Status::of(condition) == Status::False)
-            });
-            if let Some(failed) = failed {
-                return (Verdict::Failed, format!("{} has failed", failed.cluster_name), why);
-            }
-            let under_way = left.iter().filter(|cluster| has_begun(&cluster.conditions));
-            let under_way = few(under_way.map(|cluster| cluster.cluster_name.as_str()));
-            let text = match under_way.as_str() {
-                "" => format!("{} to update", clusters(left.len())),
-                some => format!("it updates {some}"),
-            };
-            (Verdict::Waiting, text, why)
-        }
-    }
 }

@@ -265,34 +265,4 @@ pub(super) fn bare(message: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use fleet_api::conditions::Words as _;
-    use fleet_api::conditions::manifest::{Applied, ApplyFailure};
-
-    use super::*;
-
-    #[test]
-    fn layers_are_taken_off() {
-        let failure = ApplyFailure::Create {
-            api: "pods \"a\" is forbidden: exceeded quota: q".into(),
-        };
-        let message = Applied::Failed { failure }.message();
-        assert_eq!(bare(&message), "pods \"a\" is forbidden: exceeded quota: q");
-        assert_eq!(bare("nothing around it)"), "nothing around it)");
-    }
-
-    #[test]
-    fn every_line_ends_with_a_command() {
-        let names = Names {
-            placement: "web",
-            cluster: "east",
-            object: "deployment.apps/web".into(),
-            group: "apps".into(),
-            ..Names::default()
-        };
-        for (words, text, next) in ON_HUB.iter().chain(OVERRIDES).chain(ON_MEMBER) {
-            crate::explain::tests::assert_command(&names.fill(next));
-            assert!(!words.is_empty() && !text.ends_with('.'), "{text}");
-        }
-    }
-}
+mod tests;

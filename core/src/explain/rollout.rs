@@ -1,15 +1,18 @@
 //! Why a cluster does not get the latest resources yet: the rollout budget, or no update run.
 
+use fleet_api::annotations;
 use fleet_api::conditions::Status;
 use fleet_api::conditions::placement::Step as Stage;
 use fleet_api::names::Scope;
 use fleet_api::placement::RolloutStrategyType;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::json;
 
 use super::chain::{Cause, Step};
 use super::fleet::{Binding, Fleet, Placement, Run, holds};
 use super::names::Names;
 use super::reasons;
+use super::shell::quoted;
 
 /// The step of one cluster.
 pub(super) fn step(
@@ -85,6 +88,18 @@ fn blocked(condition: &Condition, names: &Names<'_>) -> (Cause, bool) {
         let next = names.fill("kubectl get {crb} -l kubernetes-fleet.io/parent-CRP={name}{n}");
         return (Cause::new(why, next), true);
     }
+    if why.starts_with("waiting for the window of ") {
+        return (
+            Cause::new(why, names.fill("kubectl get membercluster {cluster} -o yaml")),
+            false,
+        );
+    }
+    if why.contains(annotations::WINDOW) {
+        return (
+            Cause::new(why, names.fill("kubectl edit membercluster {cluster}")),
+            true,
+        );
+    }
     if why.starts_with("waiting for ") {
         let first = why.split_once("become available: ").map(|(_, names)| names);
         let first = first.and_then(|names| names.split_once(" (")).map(|(first, _)| first);
@@ -148,9 +163,11 @@ pub(super) fn create_run(names: &Names<'_>) -> String {
         Scope::Namespaced => "StagedUpdateRun",
     };
     let (name, flag) = (names.placement, names.fill("{n}"));
-    format!(
-        "kubectl create{flag} -f - <<< '{{\"apiVersion\":\"placement.kubernetes-fleet.io/v1beta1\",\"kind\":\"{kind}\",\
-         \"metadata\":{{\"generateName\":\"{name}-\"}},\"spec\":{{\"placementName\":\"{name}\",\
-         \"stagedRolloutStrategyName\":\"<strategy>\",\"state\":\"Run\"}}}}'"
-    )
+    let (prefix, name) = (json!(format!("{name}-")), json!(name));
+    let run = format!(
+        "{{\"apiVersion\":\"placement.kubernetes-fleet.io/v1beta1\",\"kind\":\"{kind}\",\
+         \"metadata\":{{\"generateName\":{prefix}}},\"spec\":{{\"placementName\":{name},\
+         \"stagedRolloutStrategyName\":\"<strategy>\",\"state\":\"Run\"}}}}"
+    );
+    format!("kubectl create{flag} -f - <<< {}", quoted(&run))
 }

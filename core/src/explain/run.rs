@@ -5,6 +5,7 @@ mod left;
 mod taken;
 mod task;
 
+pub(super) use gate::waiting as waiting_gate;
 pub(super) use task::approve;
 
 use fleet_api::conditions::update_run::{Initialized, Progressing, Succeeded};
@@ -18,7 +19,7 @@ use super::cluster::placement_on;
 use super::fleet::{Fleet, Run, holds};
 use super::names::{Names, clusters, few};
 use super::{aborts, reasons};
-use crate::updaterun;
+use crate::updaterun::{self, Failures};
 
 /// Explains an update run.
 pub fn run(fleet: &Fleet<'_>, name: &str) -> Chain {
@@ -51,7 +52,13 @@ pub fn run(fleet: &Fleet<'_>, name: &str) -> Chain {
         stage_steps(fleet, &run, stage, later, &names, &mut chain);
     }
     if let Some(deletion) = &status.deletion_stage_status {
-        chain.push(updated(fleet, deletion, "clusters that are no longer picked", &names));
+        chain.push(updated(
+            fleet,
+            deletion,
+            "clusters that are no longer picked",
+            How::default(),
+            &names,
+        ));
     }
     if chain.first_unmet().is_none() {
         chain.push(match conditions::find(&status.conditions, Succeeded::TYPE) {
@@ -149,9 +156,7 @@ fn asked_to_run(run: &Run<'_>, status: &UpdateRunStatus, names: &Names<'_>) -> S
     let patch = names.fill("kubectl patch {run}{n} --type merge --patch '{\"spec\":{\"state\":\"Run\"}}'");
     let left = remaining(status);
     match run.spec.state {
-        UpdateRunState::Run if said("UpdateRunRollingBack") => {
-            Step::waiting(name, rolling_back(status, progressing, names))
-        }
+        UpdateRunState::Run if is_rolling_back(status) => Step::waiting(name, rolling_back(status, progressing, names)),
         UpdateRunState::Run => Step::done(name, ""),
         UpdateRunState::Initialize => Step::waiting(
             name,
@@ -214,32 +219,49 @@ fn stage_steps(
     let begun = stage.start_time.is_some();
     for step in task::before(fleet, stage, names)
         .into_iter()
-        .chain(gate::steps(run, stage, "before", begun, names))
+        .chain(gate::steps(run, stage, "before", begun))
     {
         chain.push(holding(step, &held));
     }
-    let clusters = updated(fleet, stage, &format!("stage {}", stage.stage_name), names);
+    let how = How {
+        stuck: run.status.is_some_and(|status| is_stuck(status, stage)),
+        counts: run.status.and_then(updaterun::failures).is_some(),
+    };
+    let clusters = updated(fleet, stage, &format!("stage {}", stage.stage_name), how, names);
     let clusters = budget(run, stage, window(run, stage, clusters));
     chain.push(holding(clusters, &held));
     let ended = stage.end_time.is_some();
     for step in task::after(fleet, run, stage, names)
         .into_iter()
-        .chain(gate::steps(run, stage, "after", ended, names))
+        .chain(gate::steps(run, stage, "after", ended))
     {
         chain.push(holding(step, &held));
     }
 }
 
+/// Whether a run takes back what it did.
+pub(super) fn is_rolling_back(status: &UpdateRunStatus) -> bool {
+    let said = conditions::find(&status.conditions, Progressing::TYPE);
+    said.is_some_and(|said| said.reason == "UpdateRunRollingBack")
+}
+
+/// Whether a run says that clusters of this stage have been updating for too long.
+pub(super) fn is_stuck(status: &UpdateRunStatus, stage: &StageStatus) -> bool {
+    let said = conditions::find(&status.conditions, Progressing::TYPE);
+    let of_stage = format!(" in stage {} ", stage.stage_name);
+    said.is_some_and(|said| said.reason == "UpdateRunStuck" && said.message.contains(&of_stage))
+}
+
+/// What a run says whose stage waits for windows of its clusters.
+pub(super) fn window_said<'a>(status: &'a UpdateRunStatus, stage: &StageStatus) -> Option<&'a Condition> {
+    let said = conditions::find(&status.conditions, Progressing::TYPE)?;
+    let of_stage = format!(" cluster(s) in stage {}, ", stage.stage_name);
+    (said.message.contains(" waiting for the window of ") && said.message.contains(&of_stage)).then_some(said)
+}
+
 /// A stage none of whose clusters may be started now says until when.
 fn window(run: &Run<'_>, stage: &StageStatus, mut step: Step) -> Step {
-    let list = run
-        .status
-        .map(|status| status.conditions.as_slice())
-        .unwrap_or_default();
-    let said = conditions::find(list, Progressing::TYPE);
-    let waits = format!(" cluster(s) in stage {}, ", stage.stage_name);
-    let said =
-        said.filter(|said| said.message.contains(" waiting for the window of ") && said.message.contains(&waits));
+    let said = run.status.and_then(|status| window_said(status, stage));
     if let (Some(said), Some(cause)) = (said, step.cause.as_mut()) {
         said.message.clone_into(&mut cause.text);
         "kubectl get memberclusters -o yaml | grep rollout.kubernetes-fleet.io/window".clone_into(&mut cause.next);
@@ -258,21 +280,26 @@ fn budget(run: &Run<'_>, stage: &StageStatus, mut step: Step) -> Step {
     let Some(failures) = updaterun::failures(status).filter(|_| is_at_hand) else {
         return step;
     };
-    let may = match failures.max {
-        0 => "no cluster may fail".to_owned(),
-        max => format!("{} may fail", clusters(max)),
-    };
-    let used = match failures.clusters[..] {
-        [] => format!("{may}, none has"),
-        [name] => format!("{may}, 1 has: {name}"),
-        ref all => format!("{may}, {} have: {}", all.len(), few(all.iter().copied())),
-    };
+    let used = used_budget(&failures);
     match &mut step.cause {
         Some(cause) => cause.text = format!("{}; {used}", cause.text),
         None if step.says.is_empty() => step.says = used,
         None => step.says = format!("{}; {used}", step.says),
     }
     step
+}
+
+/// `2 clusters may fail, 1 has: east`.
+pub(super) fn used_budget(failures: &Failures<'_>) -> String {
+    let may = match failures.max {
+        0 => "no cluster may fail".to_owned(),
+        max => format!("{} may fail", clusters(max)),
+    };
+    match failures.clusters[..] {
+        [] => format!("{may}, none has"),
+        [name] => format!("{may}, 1 has: {name}"),
+        ref all => format!("{may}, {} have: {}", all.len(), few(all.iter().copied())),
+    }
 }
 
 fn holding(mut step: Step, held: &str) -> Step {
@@ -284,14 +311,26 @@ fn holding(mut step: Step, held: &str) -> Step {
     step
 }
 
+/// How a run takes its clusters.
+#[derive(Debug, Clone, Copy, Default)]
+struct How {
+    /// It says itself that they take too long.
+    stuck: bool,
+    /// It counts those that fail, and goes on.
+    counts: bool,
+}
+
 /// The clusters of a stage. The first that is under way and not done tells why.
-fn updated(fleet: &Fleet<'_>, stage: &StageStatus, name: &str, names: &Names<'_>) -> Step {
+fn updated(fleet: &Fleet<'_>, stage: &StageStatus, name: &str, how: How, names: &Names<'_>) -> Step {
     let all = stage.clusters.len();
     let ended =
         conditions::find(&stage.conditions, StageSucceeded::TYPE).is_some_and(|end| Status::of(end) == Status::True);
-    // A stage that has ended has used its failure budget.
-    let open = stage.clusters.iter().filter(|cluster| !ended && !is_updated(cluster));
+    // What may fail and has failed is done with.
+    let is_over =
+        |cluster: &ClusterUpdatingStatus| is_updated(cluster) || how.counts && failure(&cluster.conditions).is_some();
+    let open = stage.clusters.iter().filter(|cluster| !ended && !is_over(cluster));
     let open: Vec<_> = open.collect();
+    let done = stage.clusters.iter().filter(|cluster| is_updated(cluster)).count();
     let since = stage.start_time.as_ref();
     if open.is_empty() {
         return Step::done(name, clusters(all)).since(stage.end_time.as_ref());
@@ -320,14 +359,16 @@ fn updated(fleet: &Fleet<'_>, stage: &StageStatus, name: &str, names: &Names<'_>
     let for_ = begun
         .map(|begun| format!(", for {}", fleet.ago(begun)))
         .unwrap_or_default();
-    let lead = format!(
-        "{} of {} updated, under way: {others}{for_}",
-        all - open.len(),
-        clusters(all)
-    );
+    let (word, verdict) = if how.stuck {
+        ("stuck", Verdict::Failed)
+    } else {
+        ("under way", Verdict::Waiting)
+    };
+    let lead = format!("{done} of {} updated, {word}: {others}{for_}", clusters(all));
     let chain = placement_on(fleet, names.placement, cluster);
     match chain.first_unmet().map(|step| (step.verdict, step.cause.as_ref())) {
-        Some((verdict @ (Verdict::Failed | Verdict::Waiting), Some(cause))) => {
+        Some((its @ (Verdict::Failed | Verdict::Waiting), Some(cause))) => {
+            let verdict = if how.stuck { verdict } else { its };
             let text = if cause.text.starts_with(cluster) {
                 format!("{lead}. {}", cause.text)
             } else {
@@ -335,7 +376,7 @@ fn updated(fleet: &Fleet<'_>, stage: &StageStatus, name: &str, names: &Names<'_>
             };
             Step::unmet(name, verdict, Cause::new(text, cause.next.clone())).since(since)
         }
-        _ => Step::waiting(name, Cause::new(lead, watch)).since(since),
+        _ => Step::unmet(name, verdict, Cause::new(lead, watch)).since(since),
     }
 }
 

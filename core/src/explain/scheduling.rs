@@ -8,6 +8,7 @@ use super::affinity;
 use super::chain::Cause;
 use super::fleet::{Fleet, Placement, Policy, span};
 use super::names::{Names, clusters, few};
+use super::shell::quoted;
 use crate::rollup::PolicyView;
 use crate::scheduler::Cluster;
 use crate::scheduler::plugins::Filters;
@@ -33,12 +34,25 @@ pub(crate) fn unpicked(fleet: &Fleet<'_>, placement: &Placement<'_>, cluster: &s
             return decided();
         }
         let text = format!("the fleet has no member {cluster}");
-        return Some(Cause::new(text, fill("kubectl fleet join {cluster}")));
+        // A policy may name what no member can be called.
+        let next = if can_be_called(cluster) {
+            fill("kubectl fleet join {cluster}")
+        } else {
+            fill("kubectl edit {placement}{n}")
+        };
+        return Some(Cause::new(text, next));
     };
     if let Some(rejection) = rejection(fleet, policy, member) {
         return Some(rejected(fleet, policy, member, &rejection, &names));
     }
     decided()
+}
+
+/// Whether a member may have this name.
+fn can_be_called(name: &str) -> bool {
+    let first = name.bytes().next();
+    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    first.is_some_and(known) && name.bytes().all(|byte| known(byte) || b"-.".contains(&byte))
 }
 
 fn names<'a>(fleet: &Fleet<'a>, placement: &Placement<'a>, cluster: &'a str) -> Names<'a> {
@@ -110,7 +124,11 @@ fn rejected(
         ),
         Rejection::NamespaceMissing | Rejection::NoNamespaces => Cause::new(
             format!("{cluster} does not have the namespace {} yet", names.namespace),
-            format!("kubectl --context {cluster} create namespace {}", names.namespace),
+            format!(
+                "kubectl --context {} create namespace {}",
+                quoted(cluster),
+                quoted(names.namespace)
+            ),
         ),
         Rejection::Spread { .. } | Rejection::Property { .. } => Cause::new(format!("{cluster}: {why}"), edit),
     }

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::Kind;
 use fleet_api::placement::{
     ClusterResourceBinding, ClusterResourcePlacement, ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot,
+    ClusterStagedUpdateRun,
 };
 use fleet_api::raw::RawJson;
 use fleet_api::{annotations, labels};
@@ -18,6 +19,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 use super::figures::{Aim, Row, count};
 use super::hub::Hub;
@@ -32,8 +34,9 @@ const SELECTED: usize = 50;
 const TOGETHER: usize = 16;
 /// Whose requests are counted: the one that this process and the command are.
 const USER: &str = "fleet-admin";
-/// What the roll-up leaves of a status that would be larger.
-const ENTRIES_BYTES_MAX: usize = fleet_core::rollup::ENTRIES_BYTES_MAX;
+/// Of the largest object that etcd stores, what entries may have: on more members no placement is.
+const ENTRIES_BYTES_MAX: usize = 1_300_000;
+const RUN: &str = "explained-run";
 
 /// Writes the objects, asks, and counts. Nothing works on this hub afterwards.
 pub async fn measure(hub: &Hub, settings: Settings) -> Result<Vec<Row>> {
@@ -59,18 +62,56 @@ pub async fn measure(hub: &Hub, settings: Settings) -> Result<Vec<Row>> {
         .buffer_unordered(TOGETHER)
         .try_collect::<Vec<()>>()
         .await?;
+    run(hub, first, &members).await?;
+    let file = NamedTempFile::new()?;
+    let edited = json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement",
+        "metadata": { "name": first }, "spec": spec(first),
+    });
+    std::fs::write(&file, edited.to_string())?;
+    let file = file.path().to_str().context("the path is no text")?;
     let crp = format!("crp/{first}");
+    let (of_member, of_run) = (format!("membercluster/{member}"), format!("csur/{RUN}"));
     let mut rows = Vec::new();
-    for args in [
-        &["status"][..],
-        &["status", &crp],
-        &["why", &crp],
-        &["why", &crp, member],
-        &["plan", &crp],
+    for (what, requests, args) in [
+        ("status", 10.0, &["status"][..]),
+        ("status crp", 10.0, &["status", &crp]),
+        ("why crp", 10.0, &["why", &crp]),
+        ("why crp member", 10.0, &["why", &crp, member]),
+        ("why csur", 10.0, &["why", &of_run]),
+        ("why member", 10.0, &["why", &of_member]),
+        // Which kinds there are, twice, and of each placement that may have it what belongs to it.
+        (
+            "why configmap member",
+            12.0,
+            &["why", "configmap/settings-0", member, "-n", first],
+        ),
+        // Of everything in a namespace each kind is listed.
+        ("plan crp", 60.0, &["plan", &crp]),
+        ("plan -f", 60.0, &["plan", "-f", file]),
     ] {
-        rows.extend(ask(hub, args, members.len()).await?);
+        rows.extend(ask(hub, what, requests, args, members.len()).await?);
     }
     Ok(rows)
+}
+
+fn spec(name: &str) -> Value {
+    json!({
+        "resourceSelectors": [{ "group": "", "version": "v1", "kind": "Namespace", "name": name }],
+        "policy": { "placementType": "PickAll" },
+    })
+}
+
+/// An update run that is at its first cluster.
+async fn run(hub: &Hub, placement: &str, members: &[String]) -> Result<()> {
+    let clusters: Vec<_> = members.iter().map(|member| json!({ "clusterName": member })).collect();
+    let spec = json!({ "placementName": placement, "stagedRolloutStrategyName": "explained", "state": "Run" });
+    let status = json!({
+        "policySnapshotIndexUsed": "0", "resourceSnapshotIndexUsed": "0",
+        "conditions": [condition("Initialized", "UpdateRunInitializedSuccessfully")],
+        "stagesStatus": [{ "stageName": "all", "clusters": clusters }],
+    });
+    write::<ClusterStagedUpdateRun>(hub, RUN, &json!({}), spec, status).await
 }
 
 async fn members(hub: &Hub) -> Result<Vec<String>> {
@@ -80,7 +121,7 @@ async fn members(hub: &Hub) -> Result<Vec<String>> {
 }
 
 /// One question.
-async fn ask(hub: &Hub, args: &[&str], members: usize) -> Result<Vec<Row>> {
+async fn ask(hub: &Hub, what: &str, at_most: f64, args: &[&str], members: usize) -> Result<Vec<Row>> {
     let context = &hub.fleet.cluster("hub")?.context;
     let kubeconfig = hub.fleet.state().kubeconfig.as_deref();
     let mark = hub.log.mark()?;
@@ -89,19 +130,10 @@ async fn ask(hub: &Hub, args: &[&str], members: usize) -> Result<Vec<Row>> {
     let took = begun.elapsed();
     ensure!(matches!(said.code, 0 | 3), "it failed: {said:?}");
     let requests = hub.log.since(mark, USER)?.len();
-    let what = args
-        .iter()
-        .map(|word| if word.contains("explained") { "crp" } else { word });
-    let what: Vec<_> = what
-        .map(|word| if word.starts_with("sim") { "member" } else { word })
-        .collect();
-    let what = format!(
-        "kubectl fleet {} ({members} members, {PLACEMENTS} placements)",
-        what.join(" ")
-    );
+    let what = format!("kubectl fleet {what} ({members} members, {PLACEMENTS} placements)");
     Ok(vec![
         Row::new(Part::Explain, what.clone(), took.as_secs_f64(), "s").aim(Aim::Below(1.0)),
-        Row::new(Part::Explain, format!("{what}, requests"), count(requests), "").aim(Aim::AtMost(10.0)),
+        Row::new(Part::Explain, format!("{what}, requests"), count(requests), "").aim(Aim::AtMost(at_most)),
     ])
 }
 
@@ -129,18 +161,18 @@ fn way(prefix: &str) -> Vec<Value> {
 
 /// A placement on all members, with the status that it would have.
 async fn place(hub: &Hub, name: &str, members: &[String]) -> Result<()> {
-    let spec = json!({
-        "resourceSelectors": [{ "group": "", "version": "v1", "kind": "Namespace", "name": name }],
-        "policy": { "placementType": "PickAll" },
-    });
     let entry = |member: &String| json!({ "clusterName": member, "observedResourceIndex": "0", "conditions": way("") });
     let mut entries: Vec<_> = members.iter().map(entry).collect();
     let bytes = serde_json::to_vec(&entries[0])?.len();
     entries.truncate(ENTRIES_BYTES_MAX / bytes);
+    let selected: Vec<_> = (0..SELECTED)
+        .map(|number| json!({ "version": "v1", "kind": "ConfigMap", "name": format!("settings-{number}"), "namespace": name }))
+        .collect();
     let status = json!({
         "conditions": way("ClusterResourcePlacement"), "observedResourceIndex": "0", "placementStatuses": entries,
+        "selectedResources": selected,
     });
-    write::<ClusterResourcePlacement>(hub, name, &json!({}), spec, status).await?;
+    write::<ClusterResourcePlacement>(hub, name, &json!({}), spec(name), status).await?;
     let labels = json!({ "kubernetes-fleet.io/parent-CRP": name, "kubernetes-fleet.io/is-latest-snapshot": "true" });
     let decisions: Vec<_> = members
         .iter()

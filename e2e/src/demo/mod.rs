@@ -35,12 +35,14 @@ pub async fn show(fleet: &Fleet) -> Result<()> {
         rollback::show(fleet).await?;
         stages::show(fleet).await?;
         reach(fleet);
-        stages::how_to_go_on(fleet);
+        stages::how_to_go_on(fleet).await?;
     } else {
         println!(
             "\nThe CRDs are installed. Next: install deploy/charts/hub-agent on the hub, and join the members with"
         );
-        println!("`kubectl fleet join` (docs/operations/joining.md).");
+        println!("`kubectl fleet join` (docs/operations/joining.md). What is still missing, and how it is then:");
+        println!("kubectl fleet check --context {}", hub.context);
+        println!("kubectl fleet status --context {}", hub.context);
         reach(fleet);
     }
     stop(fleet);

@@ -1,6 +1,8 @@
 //! A staged rollout: one cluster first, and the others after somebody has approved. That is left to whoever watches.
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
 use fleet_api::conditions;
 use fleet_api::placement::{ClusterScoped, Scope};
 use kube::api::Api;
@@ -9,6 +11,7 @@ use kube::core::object::HasStatus as _;
 use super::{say, step};
 use crate::agents;
 use crate::fleet::Fleet;
+use crate::plugin;
 use crate::wait;
 
 const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/demo/shop.yaml");
@@ -54,27 +57,75 @@ pub(super) async fn show(fleet: &Fleet) -> Result<()> {
     step(fleet, hub, "for this", &get).await
 }
 
-/// How to go on with it.
-pub(super) fn how_to_go_on(fleet: &Fleet) {
+/// Something to try next.
+struct Try {
+    title: &'static str,
+    /// What is typed after `kubectl fleet`.
+    lines: Vec<String>,
+    /// Whether nothing changes by it, and it ends by itself.
+    reads: bool,
+}
+
+/// How to go on with it. What only reads is tried out here: a line that is printed works.
+pub(super) async fn how_to_go_on(fleet: &Fleet) -> Result<()> {
     let Ok(program) = agents::program("kubectl-fleet") else {
-        return;
+        return Ok(());
     };
+    let tries = tries(fleet);
+    for (number, next) in tries.iter().enumerate() {
+        println!("\n== {} ==", next.title);
+        if let Some(dir) = program.parent().filter(|_| number == 0) {
+            println!("export PATH={}:$PATH", dir.display());
+        }
+        for line in &next.lines {
+            println!("kubectl fleet {line}");
+        }
+    }
+    for line in tries.iter().filter(|next| next.reads).flat_map(|next| &next.lines) {
+        let words: Vec<_> = line.split(' ').collect();
+        let said = plugin::run(fleet.state().kubeconfig.as_deref(), &words).await?;
+        ensure!(
+            matches!(said.code, 0 | 3),
+            "`kubectl fleet {line}` does not work: {said:?}"
+        );
+    }
+    Ok(())
+}
+
+fn tries(fleet: &Fleet) -> Vec<Try> {
     let context = &fleet.clusters()[0].context;
-    println!("\n== what to try next: how the fleet is, and why ==");
-    if let Some(dir) = program.parent() {
-        println!("export PATH={}:$PATH", dir.display());
-    }
-    println!("kubectl fleet status --context {context}");
-    println!("kubectl fleet why csur/{RUN} --context {context}");
-    if let Some(member) = fleet.members().next() {
+    let mut how = vec![
+        format!("status --context {context}"),
+        format!("why csur/{RUN} --context {context}"),
+    ];
+    how.extend(fleet.members().next().map(|member| {
         let (name, member) = (&member.name, &member.context);
-        println!("kubectl fleet why deployment/web {name} -n web --context {context} --member-context {member}");
-    }
-    println!("\n== what a change would do, before it is made: another image, and only where environment=production ==");
-    println!("kubectl fleet plan -f docs/examples/demo/web-next.yaml --context {context}");
-    println!("\n== let the rollout go on, and watch it ==");
-    println!("kubectl fleet approve clusterapprovalrequest --name {REQUEST} --hub-cluster-context {context}");
-    println!("kubectl fleet rollout watch csur/{RUN} --context {context}");
-    println!("\n== the same in the browser: the drift, the run, and a button that approves it ==");
-    println!("kubectl fleet dashboard --context {context}");
+        format!("why deployment/web {name} -n web --context {context} --member-context {member}")
+    }));
+    vec![
+        Try {
+            title: "what to try next: how the fleet is, and why",
+            lines: how,
+            reads: true,
+        },
+        Try {
+            title: "what a change would do, before it is made: another image, and only where environment=production",
+            lines: vec![format!("plan -f docs/examples/demo/web-next.yaml --context {context}")],
+            // From the repository, as `make demo` runs.
+            reads: Path::new("docs/examples/demo/web-next.yaml").exists(),
+        },
+        Try {
+            title: "let the rollout go on, and watch it",
+            lines: vec![
+                format!("approve clusterapprovalrequest --name {REQUEST} --hub-cluster-context {context}"),
+                format!("rollout watch csur/{RUN} --context {context}"),
+            ],
+            reads: false,
+        },
+        Try {
+            title: "the same in the browser: the drift, the run, and a button that approves it",
+            lines: vec![format!("dashboard --context {context}")],
+            reads: false,
+        },
+    ]
 }

@@ -207,6 +207,9 @@ fn a_run_that_is_stuck_over_an_envelope() {
             let sample = described(include_str!("samples/2025/stuck-placement.describe.txt"));
             let sample = replaced(&sample, &NAMES).replace(OLD_WORK, WORK);
             guide.describes("crp", &guide.crp.name, &sample).await?;
+            let next = format!("next: kubectl --context member-2 describe deployment.apps/nginx -n {namespace}");
+            let said = ["stuck: member-2", "applied, but not available yet", &next];
+            guide.why(&format!("csur/{run}"), &said).await?;
             guide.end().await
         })
         .await

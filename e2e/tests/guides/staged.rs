@@ -9,6 +9,7 @@ use fleet_e2e::agents::with_hub_flags;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{Crp, bound, config_map, whole_namespace};
 use fleet_e2e::played::affinity;
+use fleet_e2e::plugin;
 use fleet_e2e::runs::line;
 use fleet_e2e::wait;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -164,6 +165,13 @@ impl Guide {
         sample::tabulates(&printed, sample, &self.names())
     }
 
+    /// What the guide is for, said by one command.
+    pub(crate) async fn why(&self, object: &str, words: &[&str]) -> Result<()> {
+        let said = plugin::fleet(&self.ctx, &["why", object]).await?;
+        said.ends_with(3)?.shows(words)?;
+        Ok(())
+    }
+
     pub(crate) async fn end(self) -> Result<()> {
         let none = json!({ "guide": null, "stage": null });
         label(&self.ctx, "member-1", &none).await?;
@@ -179,6 +187,9 @@ fn before_and_at_the_beginning_of_a_run() {
         guide
             .describes("crp", &guide.crp.name, include_str!("samples/external.describe.txt"))
             .await?;
+        let cause = "the strategy is External: nothing is rolled out until somebody creates an update run";
+        let crp = format!("crp/{}", guide.crp.name);
+        guide.why(&crp, &[cause, "next: kubectl create -f - <<< "]).await?;
         guide.snapshot("first").await?;
         let run = guide
             .run("example-run", &json!({ "resourceSnapshotIndex": "1" }))
@@ -192,6 +203,9 @@ fn before_and_at_the_beginning_of_a_run() {
         guide
             .describes(RUNS, &run, include_str!("samples/run-not-initialized.describe.txt"))
             .await?;
+        let cause = "FAILED Initialized  the placement has no resource snapshot of that index";
+        let next = format!("next: kubectl get clusterresourcesnapshots -l {}", guide.crp.selector());
+        guide.why(&format!("csur/{run}"), &[cause, &next]).await?;
 
         let index = |state: &str| json!({ "resourceSnapshotIndex": "0", "state": state });
         let run = guide.run("initialize", &index("Initialize")).await?;
@@ -201,9 +215,14 @@ fn before_and_at_the_beginning_of_a_run() {
         guide
             .shows(RUNS, &run, include_str!("samples/run-initialize.yaml"))
             .await?;
+        let resume = |run: &str| format!("next: kubectl patch csur/{run} --type merge --patch ");
+        let cause = "the run has its plan and waits for spec.state: Run";
+        guide.why(&format!("csur/{run}"), &[cause, &resume(&run)]).await?;
         let run = guide.run("stop", &index("Stop")).await?;
         let stopped = guide.until(&run, "Progressing=False UpdateRunStopped").await?;
         guide.shows(RUNS, &run, include_str!("samples/run-stop.yaml")).await?;
+        let cause = "somebody has stopped the run";
+        guide.why(&format!("csur/{run}"), &[cause, &resume(&run)]).await?;
         let said = stopped.status.unwrap_or_default().conditions;
         ensure!(said[0].last_transition_time == said[1].last_transition_time, "{said:?}");
         guide.end().await
@@ -230,6 +249,12 @@ fn a_placement_that_is_deleted_under_a_run() {
         guide
             .tabulates(&["csur", &run], include_str!("samples/run-failed.get.txt"))
             .await?;
+        let words = [
+            "the placement does not exist any more",
+            "the run cannot go on: create another",
+            "next: kubectl get crp; kubectl get rp -A",
+        ];
+        guide.why(&format!("csur/{run}"), &words).await?;
         guide.end().await
     });
 }
@@ -243,11 +268,14 @@ fn another_run_takes_a_cluster_over() {
         guide.until(&run, "Progressing=True UpdateRunProgressing").await?;
         guide.crp.until_works("started", |works| works.len() == 1).await?;
         guide_change(&guide).await?;
-        guide.run("example-run-1", &json!({ "state": "Run" })).await?;
+        let other = guide.run("example-run-1", &json!({ "state": "Run" })).await?;
         guide.until(&run, "Succeeded=False UpdateRunFailed").await?;
         guide
             .shows(RUNS, &run, include_str!("samples/run-preempted.yaml"))
             .await?;
+        let next = format!("next: kubectl fleet why csur/{other}");
+        let words = ["the run cannot go on: create another", &next];
+        guide.why(&format!("csur/{run}"), &words).await?;
         let applied = |binding: &ClusterResourceBinding| bound(binding, "Applied").is_some_and(|c| c.status == "True");
         let bindings = guide
             .crp
@@ -298,6 +326,16 @@ fn a_run_that_is_stuck() {
             guide.until_failed().await?;
             let sample = include_str!("samples/stuck-placement.describe.txt");
             guide.describes("crp", &guide.crp.name, sample).await?;
+            let namespace = ctx.name("test-namespace");
+            let next =
+                format!("next: kubectl --context member-2 describe deployment.apps/nginx-deployment -n {namespace}");
+            let words = [
+                "FAILED stage staging",
+                "stuck: member-2",
+                "applied, but not available yet",
+                &next,
+            ];
+            guide.why(&format!("csur/{run}"), &words).await?;
             guide.end().await
         })
         .await
@@ -327,6 +365,11 @@ fn an_approval_of_another_generation() {
         guide
             .shows(REQUESTS, &request, include_str!("samples/approval-stale.yaml"))
             .await?;
+        let cause = format!(
+            "the approval of {request} does not count: it is for generation 0, and the request has generation 1"
+        );
+        let next = format!("next: kubectl fleet approve clusterapprovalrequest --name {request}");
+        guide.why(&format!("csur/{run}"), &[&cause, &next]).await?;
         let right = json!({ "status": { "conditions": [{
             "type": "Approved", "status": "True", "reason": "approved", "message": "approved", "observedGeneration": 1,
             "lastTransitionTime": fleet_e2e::now(),

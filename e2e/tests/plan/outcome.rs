@@ -3,12 +3,13 @@
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use fleet_api::placement::ClusterResourcePlacement;
+use fleet_api::placement::{ClusterResourcePlacement, ClusterScoped};
 use fleet_e2e::agents::program;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{Crp, config_map, furnished, rolling, seen, spec, whole_namespace};
 use fleet_e2e::played::{Cast, affinity};
 use fleet_e2e::plugin::fleet;
+use fleet_e2e::runs::{Story, stage};
 use kube::ResourceExt as _;
 use kube::api::Api;
 use serde_json::{Value, json};
@@ -207,6 +208,50 @@ fn what_an_edited_file_drops_goes_as_with_kubectl_apply() {
         kubectl.ok(&["apply", "-f", path(&after)?]).await?;
         placement.until_available(1).await?;
         fleet(&ctx, &["plan", "-f", path(&after)?]).await?.ends_with(0)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_run_with_the_hash_of_a_plan_does_what_was_planned() {
+    scenario("plan-run", |ctx| async move {
+        let cast = Cast::new(&ctx, &[]).await?;
+        for (word, name) in [("one", "first"), ("two", "second")] {
+            cast.join(word, json!({ "stage": name })).await?;
+        }
+        let story = Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await?;
+        story
+            .strategy(&json!([stage("first", &json!({})), stage("second", &json!({}))]))
+            .await?;
+        story.placement.until_bindings("two", |all| all.len() == 2).await?;
+
+        let strategy = ctx.name("strategy");
+        let args = ["plan", &story.placement.name, "--strategy", &strategy, "-o", "json"];
+        let plan = fleet(&ctx, &args).await?.ends_with(3)?.json()?;
+        let hash = plan["run"]["hash"].as_str().context("the plan has no hash")?.to_owned();
+        let stages = plan["run"]["outline"]["stages"].as_array().into_iter().flatten();
+        let planned: Vec<_> = stages
+            .flat_map(|stage| stage["clusters"].as_array().into_iter().flatten())
+            .map(|cluster| cluster["cluster"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        ensure!(planned == cast.names(&["one", "two"]), "{plan}");
+
+        let run = story.run_with(&ctx.name("run"), &[("plan", &hash)], &json!({})).await?;
+        let status = story.until_succeeded(&run).await?;
+        let clusters = status.stages_status.iter().flat_map(|stage| &stage.clusters);
+        let updated: Vec<_> = clusters.map(|cluster| cluster.cluster_name.clone()).collect();
+        ensure!(updated == planned, "planned {planned:?}, updated {updated:?}");
+        fleet(&ctx, &["plan", "--from-run", &run]).await?.ends_with(0)?;
+        // Another plan is none that anybody has approved.
+        let other = story
+            .run_with(&ctx.name("other"), &[("plan", &hash)], &json!({}))
+            .await?;
+        story
+            .until(&other, "Initialized=False UpdateRunInitializedFailed")
+            .await?;
+        let why = fleet(&ctx, &["why", &format!("csur/{other}")]).await?;
+        why.ends_with(3)?
+            .shows(&["the plan is another than the one that was approved"])?;
         Ok(())
     });
 }

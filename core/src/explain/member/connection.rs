@@ -39,8 +39,13 @@ const READYZ: &[(&[&str], &str, &str)] = &[
         "kubectl fleet check",
     ),
     (
+        &["hub-watch failed"],
+        "the member agent cannot read the hub: {message}",
+        "kubectl fleet check --member-context {cluster}",
+    ),
+    (
         &["session failed"],
-        "the member agent cannot reach the hub's channel: {message}",
+        "the member agent has no session with the hub: {message}",
         "kubectl fleet check --member-context {cluster}",
     ),
 ];
@@ -73,14 +78,31 @@ fn known(fleet: &Fleet<'_>, names: &Names<'_>) -> Option<(String, String)> {
             return Some((text, names.fill("kubectl edit membercluster {cluster}")));
         }
     }
-    let readyz = *fleet.readyz.get(names.cluster)?;
-    let fits = |words: &[&str]| words.iter().all(|word| readyz.contains(word));
-    let (_, text, next) = READYZ.iter().find(|(words, ..)| fits(words))?;
+    of_readyz(fleet.readyz.get(names.cluster)?, names)
+}
+
+/// What the readyz of an agent says that is not ready, and what to do; none if it is.
+fn of_readyz(readyz: &str, names: &Names<'_>) -> Option<(String, String)> {
+    let fits = |line: &&str, words: &[&str]| words.iter().all(|word| line.contains(word));
+    let found = READYZ.iter().find_map(|(words, text, next)| {
+        let line = readyz.lines().find(|line| fits(line, words))?;
+        Some((line, text, next))
+    });
+    let (line, text, next) = found?;
     let names = Names {
-        message: readyz,
+        message: line.split_once(" failed: ").map_or(line, |(_, why)| why),
         ..names.clone()
     };
     Some((names.fill(text), names.fill(next)))
+}
+
+/// Why the agent of a member is not ready, from its readyz; none if it is.
+pub fn unready(cluster: &str, readyz: &str) -> Option<Cause> {
+    let names = Names {
+        cluster,
+        ..Names::default()
+    };
+    of_readyz(readyz, &names).map(|(text, next)| Cause::new(text, next))
 }
 
 /// What it may be when nobody has looked at the member.

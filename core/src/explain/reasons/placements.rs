@@ -31,7 +31,10 @@ pub(super) const TABLE: Table = &[
     ("RolloutStarted", done("the latest resources are on their way")),
     (
         "RolloutNotStartedYet",
-        waits("the rollout budget is used up: {message}", WHY),
+        waits(
+            "the rollout waits for room in its budget or for a window: {message}",
+            WHY,
+        ),
     ),
     (
         "RolloutStartedUnknown",

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::super::chain::{Cause, Step};
 use super::super::fleet::{Fleet, Run, holds, span};
 use super::super::names::Names;
+use super::super::shell::quoted;
 use crate::updaterun::duration;
 
 pub(super) fn before(fleet: &Fleet<'_>, stage: &StageStatus, names: &Names<'_>) -> Vec<Step> {
@@ -87,7 +88,10 @@ fn approval(fleet: &Fleet<'_>, name: &str, stage: &StageStatus, task: &StageTask
         let kind = kind(names);
         return Step::failed(
             name,
-            Cause::new(text, names.fill(&format!("kubectl delete {kind} {request}{{n}}"))),
+            Cause::new(
+                text,
+                format!("kubectl delete {kind} {}{}", quoted(request), names.fill("{n}")),
+            ),
         );
     }
     let list = found
@@ -128,5 +132,10 @@ fn kind(names: &Names<'_>) -> &'static str {
 
 /// The command that approves a request.
 pub(in crate::explain) fn approve(request: &str, names: &Names<'_>) -> String {
-    names.fill(&format!("kubectl fleet approve {} --name {request}{{n}}", kind(names)))
+    format!(
+        "kubectl fleet approve {} --name {}{}",
+        kind(names),
+        quoted(request),
+        names.fill("{n}")
+    )
 }

@@ -131,6 +131,43 @@ fn members_that_are_not_heard_of() {
             "kubectl fleet join east",
         ),
         row(
+            "an agent whose identity has no member",
+            told("[-]hub-watch failed: the hub refuses us: no MemberCluster east with our identity yet? (forbidden)"),
+            EAST,
+            "Connected",
+            "the member agent has never connected: the hub refuses the member's identity: it is not the one in spec.identity",
+            "kubectl get membercluster east -o jsonpath='{.spec.identity}'",
+        ),
+        row(
+            "a hub that names no channel",
+            told(
+                "[-]session failed: the InternalMemberCluster names no channel endpoint yet, and HUB_CHANNEL_URL is not set",
+            ),
+            EAST,
+            "Connected",
+            "the member agent has never connected: the hub announces no channel address: channel.advertiseAddress is not set",
+            "kubectl fleet check",
+        ),
+        row(
+            "a hub that cannot be read",
+            told("[+]ping ok\n[-]hub-watch failed: the hub cannot be read (no route)\n[-]session failed: waiting\n"),
+            EAST,
+            "Connected",
+            "the member agent has never connected: the member agent cannot read the hub: the hub cannot be read (no route)",
+            CHECK,
+        ),
+        row(
+            "a channel that cannot be reached",
+            told(
+                "[+]ping ok\n[+]hub-watch ok\n[-]session failed: could not connect to hub:8443: refused\nreadyz check failed\n",
+            ),
+            EAST,
+            "Connected",
+            "the member agent has never connected: the member agent has no session with the hub: could not connect to \
+             hub:8443: refused",
+            CHECK,
+        ),
+        row(
             "a wrong identity",
             with(
                 unheard(),

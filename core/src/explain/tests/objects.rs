@@ -4,7 +4,7 @@ use fleet_api::placement::ResourceIdentifier;
 use serde_json::{Value, json};
 
 use super::world::{BEFORE, World, condition, web, with};
-use super::{Lineage, Verdict, object};
+use super::{Lineage, Verdict, object, orphans_on};
 
 fn id() -> ResourceIdentifier {
     ResourceIdentifier {
@@ -109,6 +109,15 @@ fn an_orphaned_work_is_told() {
         found.chain.cause().unwrap().text,
         "the Work is an orphan: its binding to crp/web is gone, and nobody keeps or removes the object"
     );
+    // The last of its placement: no binding is left to tell by.
+    let mut world = with(placed("gone", &well), "/bindings", json!([]));
+    world = with(world, "/gone", json!([["", "web"]]));
+    assert_eq!(
+        lineage(&world).chain.cause().unwrap().text,
+        "the Work is an orphan: crp/web is gone, and nobody keeps or removes the object"
+    );
+    let world = World::new("", &world);
+    assert_eq!(orphans_on(&world.fleet(), "east").len(), 1);
 }
 
 #[test]

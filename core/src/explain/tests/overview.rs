@@ -71,6 +71,109 @@ fn a_run_is_said_in_one_line() {
 }
 
 #[test]
+fn a_run_says_what_holds_it_up() {
+    let says = |world: Value, status: &str, reason: &str, message: &str| {
+        let said = condition("Progressing", status, reason, message);
+        with(world, "/runs/0/status/conditions/-", said)
+    };
+    let gated = |world: Value, when: &str| {
+        let gate = json!({
+            "stage": "canary", "when": when, "apiVersion": "batch/v1", "kind": "Job", "name": "smoke", "namespace": "ci",
+            "condition": "Complete",
+        });
+        with(world, "/runs/0/status/options", json!({ "gates": [gate] }))
+    };
+    let waiting_room = "The updateRun is waiting for the window of east cluster(s) in stage canary, next at \
+                        2026-01-02T21:00:00Z";
+    let stuck = "The updateRun is stuck waiting for east cluster(s) in stage canary to finish updating, please check \
+                 placement status for potential errors";
+    let done = json!([started(), updated()]);
+    let lost = json!([started(), condition("Succeeded", "False", "ClusterUpdatingFailed", "x")]);
+    let mut back = says(
+        release(&lost, &["before"]),
+        "True",
+        "UpdateRunRollingBack",
+        "The update run is rolling back, 1 of 3 cluster(s) restored",
+    );
+    back = with(
+        back,
+        "/runs/0/status/stagesStatus/0/endTime",
+        json!(super::world::BEFORE),
+    );
+    let end = condition(
+        "Succeeded",
+        "False",
+        "StageUpdatingFailed",
+        "the failure budget is exhausted",
+    );
+    back = with(back, "/runs/0/status/stagesStatus/0/conditions", json!([end]));
+    let counted = with(
+        release(&lost, &["before", "wait"]),
+        "/runs/0/status/options",
+        json!({ "maxFailures": "50%" }),
+    );
+    let why = "kubectl fleet why csur/release";
+    let job = "kubectl get job smoke -n ci -o yaml";
+    for (world, verdict, text, next) in [
+        (
+            says(
+                release(&json!([started()]), &["before"]),
+                "False",
+                "UpdateRunStuck",
+                stuck,
+            ),
+            Verdict::Failed,
+            "it is stuck at east",
+            why,
+        ),
+        (
+            says(
+                release(&json!([]), &["before"]),
+                "False",
+                "UpdateRunWaiting",
+                waiting_room,
+            ),
+            Verdict::Waiting,
+            "it is waiting for the window of east cluster(s) in stage canary, next at 2026-01-02T21:00:00Z",
+            why,
+        ),
+        (
+            gated(release(&json!([]), &["before"]), "before"),
+            Verdict::Waiting,
+            "it waits until Complete is True of Job ci/smoke",
+            job,
+        ),
+        (
+            gated(release(&done, &["before", "wait", "after"]), "after"),
+            Verdict::Waiting,
+            "it waits until Complete is True of Job ci/smoke",
+            job,
+        ),
+        (
+            back,
+            Verdict::Waiting,
+            "it is rolling back, 1 of 3 cluster(s) restored",
+            why,
+        ),
+        // A failure that the budget allows is not the end.
+        (
+            counted,
+            Verdict::Waiting,
+            "nobody has approved release-after-canary; 1 cluster may fail, 1 has: east",
+            "kubectl fleet approve clusterapprovalrequest --name release-after-canary",
+        ),
+    ] {
+        let world = World::new("", &world);
+        let found = run_rows(&world.fleet());
+        assert_eq!(
+            (found[0].verdict, found[0].text.as_str(), found[0].next.as_str()),
+            (verdict, text, next)
+        );
+        assert_eq!(found[0].stage, "canary", "{text}");
+    }
+}
+
+#[test]
 fn a_placement_is_at_its_first_step_that_is_not_done() {
     let stopped = |step, reason, message| stops(web(&["east", "west"]), step, "False", reason, message);
     for (world, step, verdict, ready, behind) in [

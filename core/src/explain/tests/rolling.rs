@@ -82,6 +82,24 @@ fn rollouts_that_wait() {
             "kubectl fleet why membercluster/east",
         ),
         row(
+            "a window that is closed",
+            held("waiting for the window of cluster east, next at 2026-01-02T21:00:00Z"),
+            Placement,
+            "RolloutStarted",
+            "east: waiting for the window of cluster east, next at 2026-01-02T21:00:00Z",
+            "kubectl get membercluster east -o yaml",
+        ),
+        row(
+            "a window that cannot be read",
+            held(
+                "the annotation rollout.kubernetes-fleet.io/window of MemberCluster east cannot be read: it names no zone",
+            ),
+            On("east"),
+            "RolloutStarted",
+            "the annotation rollout.kubernetes-fleet.io/window of MemberCluster east cannot be read: it names no zone",
+            "kubectl edit membercluster east",
+        ),
+        row(
             "a rollout that has not decided",
             with(web(&["east"]), "/bindings/0/status/conditions", json!([])),
             On("east"),

@@ -487,6 +487,23 @@ fn runs_that_are_stopped_or_stuck() {
             "kubectl --context east describe deployment.apps/nginx -n shop",
         ),
         row(
+            "a run that says itself that it is stuck",
+            with(
+                release(&json!([started()]), &["before"]),
+                "/runs/0/status/conditions/-",
+                condition(
+                    "Progressing",
+                    "False",
+                    "UpdateRunStuck",
+                    "The updateRun is stuck waiting for east cluster(s) in stage canary to finish updating",
+                ),
+            ),
+            Run,
+            "stage canary",
+            "0 of 1 cluster updated, stuck: east, for 30m",
+            WATCH,
+        ),
+        row(
             "a run that goes on",
             release(&json!([started()]), &["before"]),
             Run,
@@ -506,6 +523,73 @@ fn runs_that_are_stopped_or_stuck() {
     let world = World::new("", &stopped("UpdateRunStopped"));
     let chain = super::run(&world.fleet(), "release");
     assert_eq!(chain.cause().unwrap().holds_back, "2 clusters");
+}
+
+#[test]
+fn runs_that_wait_for_what_is_not_theirs() {
+    let says = |world: Value, status: &str, reason: &str, message: &str| {
+        let said = condition("Progressing", status, reason, message);
+        with(world, "/runs/0/status/conditions/-", said)
+    };
+    let gated = |world: Value, when: &str| {
+        let gate = json!({
+            "stage": "canary", "when": when, "apiVersion": "batch/v1", "kind": "Job", "name": "smoke", "namespace": "ci",
+            "condition": "Complete",
+        });
+        with(world, "/runs/0/status/options", json!({ "gates": [gate] }))
+    };
+    let window =
+        "The updateRun is waiting for the window of east cluster(s) in stage canary, next at 2026-01-02T21:00:00Z";
+    let end = condition(
+        "Succeeded",
+        "False",
+        "StageUpdatingFailed",
+        "cannot continue the updateRun: the failure budget is exhausted",
+    );
+    let back = says(
+        release(&json!([started()]), &["before"]),
+        "True",
+        "UpdateRunRollingBack",
+        "The update run is rolling back, 1 of 3 cluster(s) restored",
+    );
+    let job = "kubectl get job smoke -n ci -o yaml";
+    assert_rows(vec![
+        row(
+            "a gate before a stage",
+            gated(release(&json!([]), &["before"]), "before"),
+            Run,
+            "gate before stage canary",
+            "waits until Complete is True of Job ci/smoke",
+            job,
+        ),
+        row(
+            "a gate after a stage",
+            gated(
+                release(&json!([started(), updated()]), &["before", "wait", "after"]),
+                "after",
+            ),
+            Run,
+            "gate after stage canary",
+            "waits until Complete is True of Job ci/smoke",
+            job,
+        ),
+        row(
+            "a window that is closed",
+            says(release(&json!([]), &["before"]), "False", "UpdateRunWaiting", window),
+            Run,
+            "stage canary",
+            window,
+            "kubectl get memberclusters -o yaml | grep rollout.kubernetes-fleet.io/window",
+        ),
+        row(
+            "a run that rolls back",
+            with(back, "/runs/0/status/stagesStatus/0/conditions", json!([end])),
+            Run,
+            "Running",
+            "The update run is rolling back, 1 of 3 cluster(s) restored, because the failure budget is exhausted",
+            WATCH,
+        ),
+    ]);
 }
 
 #[test]
@@ -535,6 +619,18 @@ fn runs_with_a_failure_budget() {
             "one of an earlier stage has",
             options("50%", &failed),
             "not begun yet: west; 1 cluster may fail, 1 has: east",
+        ),
+        row(
+            "one of a stage that has not ended has",
+            with(
+                release(&failed, &["before"]),
+                "/runs/0/status/options",
+                json!({ "maxFailures": "50%" }),
+            ),
+            Run,
+            "wait after stage canary",
+            "30m left of 1h",
+            WATCH,
         ),
         prod(
             "none may",

@@ -65,6 +65,7 @@ pub(super) struct World {
     events: Vec<Event>,
     readyz: BTreeMap<String, String>,
     live: Vec<OnMember>,
+    gone: Vec<(String, String)>,
     /// No hub agent has looked at the placement.
     unseen: bool,
     /// What the placement says besides or instead, its types without their prefix.
@@ -168,6 +169,10 @@ impl World {
             meta: &live.metadata,
         });
         fleet.live = live.collect();
+        let gone = self.gone.iter();
+        fleet.gone = gone
+            .map(|(namespace, name)| (namespace.as_str(), name.as_str()))
+            .collect();
         fleet
     }
 }

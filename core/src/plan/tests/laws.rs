@@ -42,11 +42,25 @@ fn policy(rng: &mut fastrand::Rng) -> serde_json::Value {
     let prefers = json!({ "clusterAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
         "weight": 20, "preference": { "labelSelector": { "matchLabels": { "env": ENVS[rng.usize(..2)] } } },
     }] } });
-    match rng.usize(..5) {
+    let tolerations = if rng.bool() {
+        json!([{ "key": "away", "operator": "Exists" }])
+    } else {
+        json!([])
+    };
+    let spread = json!([{
+        "maxSkew": rng.usize(1..3), "topologyKey": "env",
+        "whenUnsatisfiable": if rng.bool() { "DoNotSchedule" } else { "ScheduleAnyway" },
+    }]);
+    match rng.usize(..7) {
         0 => json!(null),
-        1 => json!({ "placementType": "PickAll", "affinity": affinity }),
-        2 => json!({ "placementType": "PickN", "numberOfClusters": rng.usize(..5), "affinity": prefers }),
-        3 => json!({ "placementType": "PickN", "numberOfClusters": rng.usize(..5), "affinity": affinity }),
+        1 => json!({ "placementType": "PickAll", "affinity": affinity, "tolerations": tolerations }),
+        2 => json!({ "placementType": "PickAll", "tolerations": tolerations }),
+        3 => json!({
+            "placementType": "PickN", "numberOfClusters": rng.usize(..5), "topologySpreadConstraints": spread,
+            "tolerations": tolerations,
+        }),
+        4 => json!({ "placementType": "PickN", "numberOfClusters": rng.usize(..5), "affinity": prefers }),
+        5 => json!({ "placementType": "PickN", "numberOfClusters": rng.usize(..5), "affinity": affinity }),
         _ => {
             let names: Vec<_> = NAMES.iter().filter(|_| rng.bool()).collect();
             json!({ "placementType": "PickFixed", "clusterNames": names })
@@ -57,7 +71,7 @@ fn policy(rng: &mut fastrand::Rng) -> serde_json::Value {
 /// Somebody does something. Answers with what.
 fn edit(hub: &mut Hub, rng: &mut fastrand::Rng) -> String {
     let name = NAMES[rng.usize(..NAMES.len())];
-    match rng.usize(..7) {
+    match rng.usize(..9) {
         0 => {
             let policy = policy(rng);
             let said = format!("policy {policy}");
@@ -92,6 +106,27 @@ fn edit(hub: &mut Hub, rng: &mut fastrand::Rng) -> String {
             let labels = [("env", ENVS[rng.usize(..2)])];
             hub.members.insert(name.to_owned(), member(name, &labels));
             format!("{name} is {labels:?}")
+        }
+        6 => {
+            let taints = if rng.bool() {
+                json!([{ "key": "away", "value": "", "effect": "NoSchedule" }])
+            } else {
+                json!([])
+            };
+            let said = format!("the taints of {name} are {taints}");
+            if let Some(member) = hub.members.get_mut(name) {
+                member.spec.taints = serde_json::from_value(taints).unwrap();
+            }
+            said
+        }
+        7 => {
+            let agents = hub.members.get_mut(name).and_then(|member| member.status.as_mut());
+            let agents = agents.into_iter().flat_map(|status| &mut status.agent_status);
+            for agent in agents {
+                let heard = agent.last_received_heartbeat.as_mut().expect("it was heard of");
+                heard.0 -= jiff::SignedDuration::from_hours(1);
+            }
+            format!("{name} is silent")
         }
         _ => {
             let budget = json!({ "rollingUpdate": { "maxUnavailable": rng.usize(1..3), "maxSurge": rng.usize(1..3) } });
