@@ -177,15 +177,14 @@ fn judge(
         Progress::Done => {
             let settles = binding.and_then(|b| pass.settles(&cluster.cluster_name, b, wish.done(), since));
             let obstacle = format!("{}=True for too short a time", wish.done());
-            match settles {
-                None => cluster.end(pass.pen, &ClusterSucceeded::Succeeded),
-                Some(_) => {
-                    let since = pass.since(&cluster.cluster_name, since);
-                    match pass.is_settling_late(since, &obstacle) {
-                        Some(failed) => cluster.end(pass.pen, &failed),
-                        None => flight.add_settling(place, &cluster.cluster_name, since, obstacle),
-                    }
-                }
+            if settles.is_none() {
+                cluster.end(pass.pen, &ClusterSucceeded::Succeeded);
+                return;
+            }
+            let since = pass.since(&cluster.cluster_name, since);
+            match pass.is_settling_late(since, &obstacle) {
+                Some(failed) => cluster.end(pass.pen, &failed),
+                None => flight.add_settling(place, &cluster.cluster_name, since, obstacle),
             }
         }
         Progress::Busy(obstacle) => {
