@@ -145,28 +145,8 @@ fn on_update() -> Vec<(&'static [&'static str], Value, Value, &'static str)> {
     const PLACEMENTS: &[&str] = &["clusterresourceplacements", "resourceplacements"];
     const OVERRIDES: &[&str] = &["clusterresourceoverrides", "resourceoverrides"];
     const OVERRIDE_SNAPSHOTS: &[&str] = &["clusterresourceoverridesnapshots", "resourceoverridesnapshots"];
-    const STRATEGIES: &[&str] = &["clusterstagedupdatestrategies", "stagedupdatestrategies"];
     let nothing = || json!({});
-    let stages = |tasks: Value| json!({"stages": [patch::applied(json!({"name": "s"}), &tasks)]});
     vec![
-        (
-            STRATEGIES,
-            nothing(),
-            stages(json!({"afterStageTasks": [{"type": "Approval", "waitTime": "1h"}]})),
-            "AfterStageTaskType is Approval, waitTime is not allowed",
-        ),
-        (
-            STRATEGIES,
-            nothing(),
-            stages(json!({"afterStageTasks": [{"type": "TimedWait"}]})),
-            "AfterStageTaskType is TimedWait, waitTime is required",
-        ),
-        (
-            STRATEGIES,
-            nothing(),
-            stages(json!({"beforeStageTasks": [{"type": "TimedWait", "waitTime": "1h"}]})),
-            "BeforeStageTaskType cannot be TimedWait",
-        ),
         (
             &["clusterapprovalrequests", "approvalrequests"],
             nothing(),
@@ -259,6 +239,29 @@ fn on_update() -> Vec<(&'static [&'static str], Value, Value, &'static str)> {
             nothing(),
             json!({"stagedRolloutStrategyName": "other"}),
             "stagedRolloutStrategyName is immutable",
+        ),
+    ]
+}
+
+/// The same for what strategies must not become.
+fn on_update_of_strategies() -> Vec<(&'static [&'static str], Value, Value, &'static str)> {
+    const STRATEGIES: &[&str] = &["clusterstagedupdatestrategies", "stagedupdatestrategies"];
+    let row = |tasks: Value, message| {
+        let stages = json!({"stages": [patch::applied(json!({"name": "s"}), &tasks)]});
+        (STRATEGIES, json!({}), stages, message)
+    };
+    vec![
+        row(
+            json!({"afterStageTasks": [{"type": "Approval", "waitTime": "1h"}]}),
+            "AfterStageTaskType is Approval, waitTime is not allowed",
+        ),
+        row(
+            json!({"afterStageTasks": [{"type": "TimedWait"}]}),
+            "AfterStageTaskType is TimedWait, waitTime is required",
+        ),
+        row(
+            json!({"beforeStageTasks": [{"type": "TimedWait", "waitTime": "1h"}]}),
+            "BeforeStageTaskType cannot be TimedWait",
         ),
     ]
 }
@@ -370,7 +373,8 @@ fn says(answer: kube::Result<DynamicObject>, what: &str, message: &str) -> Resul
 fn an_update_that_breaks_a_rule_is_refused_with_its_message() {
     scenario("updates", |ctx| async move {
         let namespace = ctx.namespace("hub").await?;
-        for (i, (kinds, before, update, message)) in on_update().into_iter().enumerate() {
+        let rows = on_update().into_iter().chain(on_update_of_strategies());
+        for (i, (kinds, before, update, message)) in rows.enumerate() {
             for plural in kinds {
                 let kind = kinds::find(plural);
                 let mut object = kind.named(&ctx, &namespace);
