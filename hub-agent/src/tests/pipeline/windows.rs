@@ -23,12 +23,12 @@ async fn closed() -> Hub {
     hub.settle().await;
     hub.report();
     hub.settle().await;
-    hub.window("b", shut());
+    hub.window("b", &shut());
     hub
 }
 
 impl Hub {
-    fn window(&self, cluster: &str, window: Value) {
+    fn window(&self, cluster: &str, window: &Value) {
         let annotation = json!({ annotations::WINDOW: window });
         self.api.put(
             MEMBERS,
@@ -38,7 +38,7 @@ impl Hub {
     }
 
     /// What the placement's user wants now.
-    fn edit_placement(&self, spec: Value) {
+    fn edit_placement(&self, spec: &Value) {
         self.api.put(
             "clusterresourceplacements",
             json!({ "metadata": { "name": "crp" }, "spec": spec }),
@@ -103,7 +103,7 @@ async fn a_closed_cluster_says_until_when_it_waits_and_an_edit_of_its_window_wak
     }
     let edited = async {
         tokio::task::yield_now().await;
-        hub.window("b", json!("Mon-Sun 00:00-24:00 UTC"));
+        hub.window("b", &json!("Mon-Sun 00:00-24:00 UTC"));
         queue.take().await.key
     };
     tokio::select! {
@@ -119,7 +119,7 @@ async fn a_closed_cluster_says_until_when_it_waits_and_an_edit_of_its_window_wak
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_the_apply_strategy_waits_for_the_window_too() {
     let hub = closed().await;
-    hub.edit_placement(json!({ "strategy": { "applyStrategy": { "type": "ServerSideApply" } } }));
+    hub.edit_placement(&json!({ "strategy": { "applyStrategy": { "type": "ServerSideApply" } } }));
     hub.settle().await;
     for cluster in ["a", "c"] {
         assert_eq!(
@@ -136,7 +136,7 @@ async fn an_edit_of_the_apply_strategy_waits_for_the_window_too() {
         .find(|work| work["metadata"]["namespace"] == "fleet-member-b")
         .unwrap();
     assert_eq!(of_b["spec"]["applyStrategy"]["type"], "ClientSideApply");
-    hub.window("b", Value::Null);
+    hub.window("b", &Value::Null);
     hub.settle().await;
     assert_eq!(hub.content("b"), having("ServerSideApply", "crp-0-snapshot"));
     assert_eq!(hub.held_back("b"), None);
@@ -146,7 +146,7 @@ async fn an_edit_of_the_apply_strategy_waits_for_the_window_too() {
 async fn a_closed_cluster_is_left_when_it_opens_or_when_it_leaves_the_fleet() {
     for leaves in [false, true] {
         let hub = closed().await;
-        hub.edit_placement(json!({ "policy": { "placementType": "PickFixed", "clusterNames": ["a", "c"] } }));
+        hub.edit_placement(&json!({ "policy": { "placementType": "PickFixed", "clusterNames": ["a", "c"] } }));
         hub.settle().await;
         let binding = hub.binding("b");
         assert_eq!(binding.spec.state, BindingState::Unscheduled);
@@ -156,7 +156,7 @@ async fn a_closed_cluster_is_left_when_it_opens_or_when_it_leaves_the_fleet() {
             hub.api.put(MEMBERS, json!({ "metadata": going }));
             hub.sync();
         } else {
-            hub.window("b", Value::Null);
+            hub.window("b", &Value::Null);
         }
         hub.settle().await;
         let on = hub.ctx.family.bindings_on.get(&"b".to_owned());
