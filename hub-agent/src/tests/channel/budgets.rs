@@ -105,9 +105,9 @@ async fn stored_bytes_are_bounded_told_once_and_nothing_is_lost() {
     assert_eq!(held_back(&hub), 1);
 }
 
-/// A report with differences of 300 KB.
+/// A report with differences of 100 KB.
 fn drifted(work: &str) -> MemberMessage {
-    let value = "x".repeat(3_000);
+    let value = "x".repeat(1_000);
     let difference = |i| PatchDetail {
         path: format!("/data/{i}"),
         value_in_member: value.clone(),
