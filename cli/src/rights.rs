@@ -82,8 +82,13 @@ const RULES: &[Rule] = &[
     },
     Rule {
         role: VIEWER,
-        resources: &["events", "namespaces", "customresourcedefinitions"],
+        resources: &["namespaces", "customresourcedefinitions"],
         verbs: &["list"],
+    },
+    Rule {
+        role: VIEWER,
+        resources: &["events"],
+        verbs: &["list", "watch"],
     },
     Rule {
         role: VIEWER,
