@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use fleet_api::cluster::MemberCluster;
 use fleet_api::placement::ClusterScoped;
 use fleet_e2e::harness::{Ctx, scenario};
-use fleet_e2e::placements::{Crp, furnished, spec, whole_namespace};
+use fleet_e2e::placements::{Crp, spec, whole_namespace};
 use fleet_e2e::played::{Act, Cast};
 use fleet_e2e::runs::Story;
 use k8s_openapi::api::core::v1::Event;
@@ -44,13 +44,12 @@ async fn poison(ctx: &Ctx, web: &Crp, member: &str) -> Result<String> {
 fn no_script_of_others_ever_runs() {
     scenario("dash-inject", |ctx| async move {
         let cast = Cast::new(&ctx, &["one"]).await?;
-        let namespace = furnished(&ctx).await?;
-        let web = Crp::create(&ctx, "web", &spec(&whole_namespace(&namespace), &cast.everywhere())).await?;
+        let story = Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await?;
+        let web = Crp::create(&ctx, "web", &spec(&whole_namespace(ctx.prefix()), &cast.everywhere())).await?;
         web.until_available(0).await?;
         cast.act(&["one"], Act::Broken);
         let one = cast.name("one");
         let event = poison(&ctx, &web, &one).await?;
-        let story = Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await?;
         let all = json!({ "name": "all", "beforeStageTasks": [{ "type": "Approval" }] });
         story.strategy(&json!([all])).await?;
         let run = story.run("run", &json!({})).await?;

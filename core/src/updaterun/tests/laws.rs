@@ -322,7 +322,12 @@ impl Hub {
                     cluster_resource_override_snapshots: binding.spec.cluster_resource_override_snapshots.clone(),
                     apply_strategy: binding.spec.apply_strategy.clone(),
                 };
-                let kept = previous.resource_snapshot_name.is_empty() || has == *previous;
+                // No apply strategy is the usual one.
+                let usual = |mut content: PreviousContent| {
+                    content.apply_strategy.get_or_insert_default();
+                    content
+                };
+                let kept = previous.resource_snapshot_name.is_empty() || usual(has.clone()) == usual(previous.clone());
                 assert!(kept, "{} still has {has:?}: {:?}", cluster.cluster_name, self.log);
             }
         }
