@@ -304,8 +304,18 @@ pub fn tail(path: &Path, lines: usize) -> String {
         let _ = file.read_to_end(&mut end);
     }
     let text = String::from_utf8_lossy(&end);
-    let all = text.lines().collect::<Vec<_>>();
+    // What an error says comes before its backtrace, which is longer than what is shown.
+    let all = text.lines().filter(|line| !is_frame(line)).collect::<Vec<_>>();
     all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// Whether a line is one of a backtrace.
+fn is_frame(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    line.starts_with("at /")
+        || line.starts_with("at ./")
+        || line.split_once(": ").is_some_and(|(number, _)| is_number(number))
 }
 
 #[cfg(test)]
@@ -320,6 +330,14 @@ mod tests {
         assert_eq!(tail(&log, 2), "b\nc");
         assert_eq!(tail(&log, 9), "a\nb\nc");
         assert_eq!(tail(&dir.path().join("none"), 2), "");
+    }
+
+    #[test]
+    fn a_backtrace_hides_no_error() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let text = "Error: no room\n\nStack backtrace:\n   0: main\n             at /src/main.rs:1:2\n  35: _start\n";
+        fs::write(log.path(), text).unwrap();
+        assert_eq!(tail(log.path(), 3), "Error: no room\n\nStack backtrace:");
     }
 
     #[test]

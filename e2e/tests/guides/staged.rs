@@ -203,7 +203,7 @@ fn before_and_at_the_beginning_of_a_run() {
         guide
             .describes(RUNS, &run, include_str!("samples/run-not-initialized.describe.txt"))
             .await?;
-        let cause = "FAILED Initialized  the placement has no resource snapshot of that index";
+        let cause = "the placement has no resource snapshot of that index";
         let next = format!("next: kubectl get clusterresourcesnapshots -l {}", guide.crp.selector());
         guide.why(&format!("csur/{run}"), &[cause, &next]).await?;
 
