@@ -115,7 +115,7 @@ async fn a_role_binding_in_one_namespace_shows_what_is_there() {
         assert!(!hidden.contains(kind), "{kind}: {hidden}");
     }
     for (path, says) in [
-        ("/namespaces/team-a/placements/api", "SyncWorkFailed"),
+        ("/namespaces/team-a/placements/api", "the Works cannot be written"),
         (
             "/namespaces/team-a/placements/api/on/west",
             "kubectl fleet why rp/api west -n team-a",
