@@ -24,7 +24,7 @@ async fn main() {
     }
     let mut tasks = Tasks::new(CancellationToken::new());
     let clock = Clock::manual(world::NOW.parse().expect("a time"));
-    let hub = Hub::watch(server.client(), clock, &mut tasks);
+    let hub = Hub::watch(server.client(), None, clock, &mut tasks);
     let options = Options {
         port: 4000,
         context: "showroom".into(),

@@ -195,6 +195,20 @@ impl View {
         }
     }
 
+    /// The placement or the run that it is about.
+    pub(crate) fn object(&self) -> Option<&Name> {
+        match self {
+            Self::On(name, _)
+            | Self::Placement(name, _)
+            | Self::Differences(name)
+            | Self::Snapshots(name)
+            | Self::Changes(name, ..)
+            | Self::Run(name)
+            | Self::Timeline(Some(About::Placement(name) | About::Run(name))) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The page that answers a `kubectl fleet why …` or `diff …`; nothing for other commands.
     pub(crate) fn of_command(command: &str) -> Option<Self> {
         let (verb, rest) = command.strip_prefix("kubectl fleet ")?.split_once(' ')?;

@@ -6,6 +6,7 @@ mod open;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use fleet_api::names::is_dns_label;
 use fleet_dashboard::{Actor, Flags, Hub as Seen, Options, serve};
 use fleet_runtime::{
     clock::Clock,
@@ -25,7 +26,7 @@ use actor::Commands;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  kubectl fleet dashboard\n  kubectl fleet dashboard --read-only --no-open --port 8080\n  \
-                  kubectl fleet dashboard --context hub"
+                  kubectl fleet dashboard --context hub\n  kubectl fleet dashboard -n shop"
 )]
 pub(crate) struct Args {
     /// The port on 127.0.0.1 [default: any that is free]
@@ -37,6 +38,9 @@ pub(crate) struct Args {
     /// Change nothing, whatever you may do
     #[arg(long)]
     read_only: bool,
+    /// Look at placements, runs and Events of this namespace alone, as rights in one namespace allow [default: all namespaces]
+    #[arg(long, short, value_name = "NAMESPACE", value_parser = namespace, help_heading = "Options of kubectl")]
+    namespace: Option<String>,
     #[command(flatten)]
     globals: Globals,
 }
@@ -46,6 +50,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         port,
         no_open,
         read_only,
+        namespace,
         globals,
     } = args;
     let (config, context) = clusters::config(&globals).await?;
@@ -56,7 +61,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     let mut tasks = Tasks::new(stop.clone());
     let clock = Clock::system();
     let user = who(&client).await;
-    let seen = Seen::watch(client.clone(), clock, &mut tasks);
+    let seen = Seen::watch(client.clone(), namespace.as_deref(), clock, &mut tasks);
     let actor = (!read_only).then(|| Arc::new(Commands::new(Hub::new(client.clone()))) as Arc<dyn Actor>);
     let options = Options {
         port: port.unwrap_or_default(),
@@ -96,6 +101,14 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     tasks.join().await?;
     drop(opened);
     Ok(Exit::Done)
+}
+
+/// Reads the name of a namespace: it becomes a part of URLs.
+fn namespace(text: &str) -> Result<String, String> {
+    if is_dns_label(text) {
+        return Ok(text.to_owned());
+    }
+    Err("want the name of a namespace".to_owned())
 }
 
 /// The flags that say which hub, and who asks: commands that pages show need them too.
@@ -138,6 +151,16 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: Args,
+    }
+
+    #[test]
+    fn a_namespace_is_one_that_there_can_be() {
+        let parsed = |line: &[&str]| Line::try_parse_from(line).map(|line| line.args.namespace);
+        assert_eq!(parsed(&["dashboard", "-n", "shop"]).unwrap().as_deref(), Some("shop"));
+        assert_eq!(parsed(&["dashboard"]).unwrap(), None);
+        for odd in ["", "a/b", "../x", "A"] {
+            assert!(parsed(&["dashboard", "-n", odd]).is_err(), "{odd:?}");
+        }
     }
 
     #[test]

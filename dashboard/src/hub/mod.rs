@@ -12,6 +12,7 @@ mod gather;
 mod grid;
 mod health;
 mod stand;
+mod within;
 
 use std::sync::Arc;
 
@@ -33,10 +34,14 @@ use fleet_runtime::{
     shutdown::Tasks,
 };
 use k8s_openapi::api::core::v1::Event;
-use kube::{Api, Client, Resource, core::PartialObjectMeta};
+use kube::{
+    Api, Client, Resource,
+    core::{PartialObjectMeta, PartialObjectMetaExt as _},
+};
 use tokio::{sync::watch, time::Duration};
 
 use self::bound::Bound;
+use self::within::Within;
 pub(crate) use self::{
     cell::{Cell, Mark},
     family::{Family, key as family_key, name, parent, parent_name},
@@ -65,6 +70,8 @@ const FLEET_EVENTS: &str = "involvedObject.apiVersion!=v1,involvedObject.apiVers
 #[derive(Clone)]
 pub struct Hub {
     pub(crate) clock: Clock,
+    /// The only namespace that is looked at, if not all are.
+    pub(crate) namespace: Option<Arc<str>>,
     pub(crate) members: Store<MemberCluster>,
     internals: Store<PartialObjectMeta<InternalMemberCluster>>,
     pub(crate) works: Store<PartialObjectMeta<Work>>,
@@ -83,6 +90,8 @@ pub struct Hub {
 /// Starts watches.
 struct Watching<'a> {
     client: Client,
+    /// Where what comes next is watched, if not everywhere.
+    namespace: Option<Arc<str>>,
     era: Era,
     clock: Clock,
     tasks: &'a mut Tasks,
@@ -107,8 +116,8 @@ impl Watching<'_> {
     /// The same, where not every change is one to look at.
     fn some<K: Kind>(&mut self, builder: Builder<K>, matters: fn(&Change<K>) -> bool) -> Store<K> {
         let store = builder.build();
-        let api = Api::<Guarded<K>>::all(self.client.clone());
-        let decode = |guarded: Guarded<K>| guarded.0.map_err(|odd| odd.error);
+        let api = Within::<Guarded<K>>::api(&self.client, self.namespace.as_deref());
+        let decode = |Within(guarded): Within<Guarded<K>>| guarded.0.map_err(|odd| odd.error);
         let watch = store.clone().watch(api, self.selection(), decode);
         self.tasks.spawn_endless(store.name(), watch);
         self.follow(&store, matters);
@@ -122,8 +131,8 @@ impl Watching<'_> {
         each: impl Fn(&Bound<S>) + Send + Sync + 'static,
     ) -> Store<Bound<S>> {
         let store = builder.build();
-        let api = Api::<Guarded<S::Binding>>::all(self.client.clone());
-        let decode = |guarded: Guarded<S::Binding>| guarded.0.map(Bound::of).map_err(|odd| odd.error);
+        let api = Within::<Guarded<S::Binding>>::api(&self.client, self.namespace.as_deref());
+        let decode = |Within(guarded): Within<Guarded<S::Binding>>| guarded.0.map(Bound::of).map_err(|odd| odd.error);
         let watch = store.clone().watch(api, self.selection(), decode);
         self.tasks.spawn_endless(store.name(), watch);
         self.follow(&store, move |change| {
@@ -136,8 +145,9 @@ impl Watching<'_> {
     /// A kind of which the names are enough.
     fn names<K: Kind>(&mut self, builder: Builder<PartialObjectMeta<K>>) -> Store<PartialObjectMeta<K>> {
         let store = builder.build();
-        let api = Metadata(Api::<K>::all(self.client.clone()));
-        let watch = store.clone().watch(api, self.selection(), cache::plain);
+        let api = Metadata(Within::<K>::api(&self.client, self.namespace.as_deref()));
+        let decode = |partial: PartialObjectMeta<Within<K>>| Ok(partial.metadata.into_response_partial::<K>());
+        let watch = store.clone().watch(api, self.selection(), decode);
         self.tasks.spawn_endless(store.name(), watch);
         self.follow(&store, |change| change.differs(|it| beats::names(&it.metadata)));
         store
@@ -149,7 +159,10 @@ impl Watching<'_> {
             fields: Some(FLEET_EVENTS.to_owned()),
             ..self.selection()
         };
-        let api = Api::<Event>::all(self.client.clone());
+        let api = match &self.namespace {
+            None => Api::<Event>::all(self.client.clone()),
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+        };
         let watch = store.clone().watch(api, selection, cache::plain);
         self.tasks.spawn_endless(store.name(), watch);
         self.follow(&store, |_| true);
@@ -210,8 +223,9 @@ impl<K: Resource + Send + Sync + 'static> IntoSynced for Store<K> {
 }
 
 impl Hub {
-    /// Starts to watch.
-    pub fn watch(client: Client, clock: Clock, tasks: &mut Tasks) -> Self {
+    /// Starts to watch. With a namespace, placements in namespaces, what belongs to them, and Events are watched there alone.
+    pub fn watch(client: Client, namespace: Option<&str>, clock: Clock, tasks: &mut Tasks) -> Self {
+        let namespace: Option<Arc<str>> = namespace.map(Arc::from);
         let grid = Arc::new(Grid::default());
         let changed = |grid: &Arc<Grid>| {
             let grid = grid.clone();
@@ -219,6 +233,7 @@ impl Hub {
         };
         let mut watching = Watching {
             client,
+            namespace: None,
             era: Era::default(),
             clock: clock.clone(),
             tasks,
@@ -231,23 +246,52 @@ impl Hub {
             let cluster = namespace.strip_prefix(MEMBER_NAMESPACE_PREFIX);
             cluster.map(str::to_owned).into_iter().collect()
         });
+        let members = watching.some(Store::builder(MemberCluster::CRD.plural), |change| {
+            change.differs(beats::without)
+        });
+        // These are in the namespaces of members, and say of them what the fleet says.
+        let internals = watching.names(Store::builder(InternalMemberCluster::CRD.plural));
+        let works = watching.names(works);
+        let budgets = watching.whole(Store::builder(ClusterResourcePlacementDisruptionBudget::CRD.plural));
+        let evictions = watching.whole(Store::builder(ClusterResourcePlacementEviction::CRD.plural));
+        let cluster = Family::watch(&mut watching, changed(&grid));
+        watching.namespace.clone_from(&namespace);
         Self {
-            members: watching.some(Store::builder(MemberCluster::CRD.plural), |change| {
-                change.differs(beats::without)
-            }),
-            internals: watching.names(Store::builder(InternalMemberCluster::CRD.plural)),
-            works: watching.names(works),
+            members,
+            internals,
+            works,
             works_on,
-            budgets: watching.whole(Store::builder(ClusterResourcePlacementDisruptionBudget::CRD.plural)),
-            evictions: watching.whole(Store::builder(ClusterResourcePlacementEviction::CRD.plural)),
+            budgets,
+            evictions,
             events: watching.events(),
-            cluster: Family::watch(&mut watching, changed(&grid)),
+            cluster,
             namespaced: Family::watch(&mut watching, changed(&grid)),
             grid,
             kinds: watching.kinds.clone(),
             changed: watching.changed.clone(),
             clock,
+            namespace,
         }
+    }
+
+    /// The flag for the namespace that is looked at, with a space before it: for commands that say the same of the fleet.
+    pub(crate) fn flag(&self) -> String {
+        let namespace = self.namespace.as_deref();
+        Name::new(namespace.unwrap_or_default(), "").flag()
+    }
+
+    /// Why nobody can say that all is well; nothing if everything there is was read.
+    pub(crate) fn gaps(&self) -> Option<String> {
+        let alone = self.namespace.as_ref();
+        let alone = alone.map(|namespace| format!("of all namespaces only {namespace} is looked at"));
+        let all: Vec<_> = self.kinds.reception().gaps().into_iter().chain(alone).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Whether somebody has asked for another namespace than this one.
+    pub(crate) fn passes_over(&self, namespace: &str) -> bool {
+        let only = self.namespace.as_deref();
+        !namespace.is_empty() && only.is_some_and(|only| only != namespace)
     }
 
     /// A number that is another one whenever something has changed.

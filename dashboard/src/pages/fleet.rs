@@ -60,7 +60,7 @@ pub(super) fn page(site: &Site<'_>, filter: &Filter) -> Page {
     };
     Page {
         title: "Fleet".into(),
-        command: "kubectl fleet status".into(),
+        command: format!("kubectl fleet status{}", site.hub.flag()),
         body,
     }
 }

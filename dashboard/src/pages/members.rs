@@ -66,7 +66,7 @@ pub(super) fn page(site: &Site<'_>, page: usize) -> Page {
     };
     Page {
         title: "Members".into(),
-        command: "kubectl fleet status".into(),
+        command: format!("kubectl fleet status{}", site.hub.flag()),
         body,
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn list(site: &Site<'_>, stands: &[Stand]) -> Markup {
         section.mend aria-labelledby="mend" {
             h2 id="mend" { "Needs attention" }
             @if all.is_empty() {
-                @match site.hub.kinds.reception().gaps() {
+                @match site.hub.gaps() {
                     None => p.fine { (parts::sign(parts::DONE)) "Nothing: every placement is where it should be." },
                     Some(gaps) => p { (parts::sign(parts::WAITING)) "Nothing that is known, but not everything is known: " (gaps) "." },
                 }

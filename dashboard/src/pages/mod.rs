@@ -27,7 +27,7 @@ pub(crate) use self::{
 use crate::{
     hub::Hub,
     rights::Rights,
-    view::{self, View},
+    view::{self, Name, View},
 };
 pub(crate) use snapshots::changes;
 pub use typed::Flags;
@@ -66,6 +66,9 @@ pub(crate) fn page(site: &Site<'_>, view: &View) -> Page {
     if let Some(odd) = view.names().into_iter().find(|name| !view::fits(name)) {
         return nobody(site, odd);
     }
+    if let Some(name) = view.object().filter(|name| site.hub.passes_over(&name.namespace)) {
+        return elsewhere(site, name);
+    }
     match view {
         View::Fleet(filter) => fleet::page(site, filter),
         View::Placements(number) => placements::page(site, *number),
@@ -90,6 +93,19 @@ fn nobody(site: &Site<'_>, odd: &str) -> Page {
     };
     Page {
         title: "No such name".into(),
+        command: String::new(),
+        body,
+    }
+}
+
+/// Something in a namespace that is not looked at: nobody here knows whether it is there.
+fn elsewhere(site: &Site<'_>, name: &Name) -> Page {
+    let body = html! {
+        h1 { (name.shown()) }
+        (parts::empty(site, "Its namespace is not looked at: the dashboard was started for another one.", ""))
+    };
+    Page {
+        title: name.shown().into_owned(),
         command: String::new(),
         body,
     }

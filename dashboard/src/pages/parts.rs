@@ -68,7 +68,7 @@ pub(super) fn at(time: Timestamp) -> Markup {
 
 /// A command to be typed, and a button that copies it.
 pub(super) fn typed(site: &Site<'_>, text: &str) -> Markup {
-    let typed = typed::with(&site.whose.flags, text);
+    let typed = typed::with(&site.whose.flags, &typed::within(site.hub.namespace.as_deref(), text));
     html! {
         span.command {
             code { (typed.text) }

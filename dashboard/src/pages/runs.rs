@@ -198,7 +198,7 @@ pub(super) fn page(site: &Site<'_>, page: usize) -> Page {
     };
     Page {
         title: "Update runs".into(),
-        command: "kubectl fleet top".into(),
+        command: format!("kubectl fleet top{}", site.hub.flag()),
         body,
     }
 }

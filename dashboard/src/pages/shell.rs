@@ -1,5 +1,6 @@
 //! What is around every page: where one is, whose hub it is, and what may be old or hidden.
 
+use fleet_api::{kind::Kind as _, placement::ResourcePlacement};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{Page, Site, parts};
@@ -44,7 +45,8 @@ pub(crate) fn whole(site: &Site<'_>, page: &Page, live: Option<&str>, at: Option
 pub(crate) fn fragment(site: &Site<'_>, page: &Page) -> Markup {
     html! {
         div id="fragment" data-title=(page.title) {
-            (reception(&site.hub.kinds.reception()))
+            (alone(site))
+            (reception(&site.hub.kinds.reception(), site.hub.namespace.is_some()))
             (page.body)
             @if !page.command.is_empty() {
                 footer { "In a terminal: " (parts::typed(site, &page.command)) }
@@ -67,8 +69,20 @@ fn head(title: &str) -> Markup {
     }
 }
 
+/// That only one namespace is looked at.
+fn alone(site: &Site<'_>) -> Markup {
+    html! {
+        @if let Some(namespace) = &site.hub.namespace {
+            div.banner role="note" {
+                strong { "Namespace " (namespace) " alone." }
+                " Placements and runs of other namespaces are not looked at, nor are Events that are not in it."
+            }
+        }
+    }
+}
+
 /// What the user should know of what is shown.
-fn reception(reception: &Reception) -> Markup {
+fn reception(reception: &Reception, alone: bool) -> Markup {
     let Reception {
         forbidden,
         missing,
@@ -90,7 +104,12 @@ fn reception(reception: &Reception) -> Markup {
         @if !forbidden.is_empty() {
             div.banner role="note" {
                 strong { "Hidden: " } (forbidden.join(", "))
-                ". You lack the right to list and watch them in all namespaces, so what they would tell is missing here."
+                ". You lack the right to list and watch them"
+                @if !alone { " in all namespaces" }
+                ", so what they would tell is missing here."
+                @if !alone && forbidden.contains(&ResourcePlacement::CRD.plural) {
+                    " If you have it in one namespace, start the dashboard with " code { "-n" } "."
+                }
             }
         }
         @for (kind, names) in odd {

@@ -92,7 +92,7 @@ pub(super) fn page(site: &Site<'_>, about: Option<&About>) -> Page {
 fn words(about: Option<&About>) -> (String, String) {
     let command = |kind: &str, name: &Name| format!("kubectl fleet events {kind}/{}{}", name.name, name.flag());
     match about {
-        None => ("Timeline".into(), "kubectl fleet events".into()),
+        None => ("Timeline".into(), "kubectl get events -A".into()),
         Some(About::Placement(name)) => (
             format!("Timeline of {}", name.shown()),
             command(name.word("crp", "rp"), name),

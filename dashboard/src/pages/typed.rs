@@ -1,5 +1,7 @@
 //! Commands as they have to be typed to mean the hub that the page shows: with the flags that the dashboard was started with.
 
+use std::borrow::Cow;
+
 /// Which flags of kubectl the dashboard was started with, by name, without dashes.
 pub type Flags = Vec<(&'static str, String)>;
 
@@ -34,6 +36,18 @@ pub(super) fn with(flags: &Flags, command: &str) -> Typed {
         whole.lacks.extend(typed.lacks);
     }
     whole
+}
+
+/// The command without what it asks of other namespaces than this one, if only this one is looked at.
+pub(super) fn within<'a>(namespace: Option<&str>, command: &'a str) -> Cow<'a, str> {
+    let Some(namespace) = namespace else {
+        return Cow::Borrowed(command);
+    };
+    let all = each(command).into_iter().map(|one| match one.strip_suffix(" -A") {
+        Some(rest) => format!("{rest} -n {}", quoted(namespace)),
+        None => one.to_owned(),
+    });
+    Cow::Owned(all.collect::<Vec<_>>().join("; "))
 }
 
 /// The commands that follow each other. What is quoted is a name, whatever it looks like.
@@ -151,6 +165,15 @@ mod tests {
                 "what was not given is not added"
             );
         }
+    }
+
+    #[test]
+    fn a_command_asks_for_the_namespace_that_is_looked_at() {
+        let both = "kubectl get crp; kubectl get rp -A";
+        assert_eq!(within(Some("shop"), both), "kubectl get crp; kubectl get rp -n shop");
+        assert_eq!(within(None, both), both);
+        let named = "kubectl fleet why 'x; kubectl get rp -A' east";
+        assert_eq!(within(Some("shop"), named), named);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod faults;
 mod gallery;
 mod golden_pages;
 mod large;
+mod namespace;
 mod pictures;
 mod runs;
 mod security;

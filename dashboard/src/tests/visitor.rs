@@ -96,6 +96,11 @@ impl Visitor {
     }
 
     pub(super) async fn on(server: Server, writes: bool) -> Self {
+        Self::within(server, None, writes).await
+    }
+
+    /// With a namespace that alone is looked at.
+    pub(super) async fn within(server: Server, namespace: Option<&str>, writes: bool) -> Self {
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new(stop.clone());
         let clock = Clock::manual(world::NOW.parse().unwrap());
@@ -104,7 +109,7 @@ impl Visitor {
             let asks = method == "POST" && path.ends_with("/selfsubjectaccessreviews");
             asks.then(|| (201, json!({ "spec": body["spec"], "status": { "allowed": true } })))
         });
-        let hub = Hub::watch(server.client(), clock, &mut tasks);
+        let hub = Hub::watch(server.client(), namespace, clock, &mut tasks);
         hub.settled().await;
         let door = Arc::new(Door::new(4000).unwrap());
         let link = door.link().unwrap();
