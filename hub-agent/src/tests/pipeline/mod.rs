@@ -4,6 +4,7 @@
 mod api;
 mod clocks;
 mod destroyed;
+mod envelopes;
 mod meanwhile;
 mod overrides;
 mod report_back;

@@ -3,6 +3,7 @@
 mod approvals;
 mod by_hand;
 mod faults;
+mod groups;
 mod settings;
 
 use fleet_api::{
