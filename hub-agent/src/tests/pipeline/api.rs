@@ -87,6 +87,11 @@ impl FakeApi {
         }
     }
 
+    /// Takes Events from now on.
+    pub(super) fn take_events(&self) {
+        self.server.serve_without_status("/api/v1", "events", "Event", true);
+    }
+
     /// Puts an object there, as somebody else would, or changes it.
     pub(super) fn put(&self, collection: &str, object: Value) {
         let name = object["metadata"]["name"].as_str().unwrap();

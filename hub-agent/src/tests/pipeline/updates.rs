@@ -5,6 +5,7 @@ mod by_hand;
 mod faults;
 mod groups;
 mod settings;
+mod told;
 
 use fleet_api::{
     annotations,
