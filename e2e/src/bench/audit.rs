@@ -128,8 +128,13 @@ impl Request {
     pub fn concerns(&self, member: &str) -> bool {
         let Object { namespace, name, .. } = &self.object_ref;
         let own = format!("fleet-member-{member}");
-        let event = || name.strip_prefix(member).is_some_and(|rest| rest.starts_with('.'));
-        name == member || *namespace == own || *name == own || (self.object_ref.resource == "events" && event())
+        name == member || *namespace == own || *name == own || self.is_event_about(member)
+    }
+
+    /// Whether it writes an Event about an object of this name.
+    pub fn is_event_about(&self, object: &str) -> bool {
+        let Object { resource, name, .. } = &self.object_ref;
+        resource == "events" && name.strip_prefix(object).is_some_and(|rest| rest.starts_with('.'))
     }
 }
 
@@ -209,6 +214,7 @@ mod tests {
             "1 create events, 1 create tokenreviews, 1 patch memberclusters/status"
         );
         assert_eq!(found.iter().filter(|r| r.concerns("m")).count(), 2);
+        assert_eq!(found.iter().filter(|r| r.is_event_about("m")).count(), 1);
         assert_eq!(found.iter().filter(|r| r.is_write()).count(), 2);
     }
 }

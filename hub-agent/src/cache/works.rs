@@ -273,6 +273,17 @@ mod tests {
     }
 
     #[test]
+    fn a_second_hello_decodes_no_status_again() {
+        let mut held: HubWork = serde_json::from_str(TEXT).unwrap();
+        let first = held.status_digest();
+        assert_eq!(first, held.read_status().as_ref().map(digest));
+        assert!(first.is_some());
+        // Nothing is left to decode.
+        held.status = None;
+        assert_eq!(held.status_digest(), first);
+    }
+
+    #[test]
     fn of_a_very_large_status_what_it_says_is_kept_and_its_digest() {
         let drifts: Vec<_> = (0..60)
             .map(|i| json!({ "path": format!("/data/{i}"), "valueInMember": "m".repeat(10_000), "valueInHub": "h".repeat(10_000) }))

@@ -54,13 +54,16 @@ struct Bill<'a> {
 }
 
 impl<'a> Bill<'a> {
-    fn of(requests: &'a [Request]) -> Self {
+    /// Of Events those about these objects: others are still being sent of the members, which have just joined.
+    fn of(requests: &'a [Request], told: [&str; 2]) -> Self {
         let mut bill = Self::default();
         for request in requests {
             match request.resource().as_str() {
                 // Written for the members.
                 "works/status" => {}
-                "events" => bill.events.push(request),
+                "events" => bill
+                    .events
+                    .extend(told.iter().any(|name| request.is_event_about(name)).then_some(request)),
                 "clusterstagedupdateruns/status" | "clusterresourceplacements/status" => bill.waves.push(request),
                 of if of.starts_with("works") || of.starts_with("clusterresourcebindings") => {
                     bill.clusters.push(request);
@@ -84,7 +87,7 @@ async fn waves(hub: &Hub, runs: &Runs, crowd: usize) -> Result<Vec<Row>> {
     let [took] = runs.begin("crowd", &app.name, "crowd", [&has_succeeded]).await?;
     tokio::time::sleep(AFTERMATH).await;
     let requests = placing(hub.requests(mark)?);
-    let bill = Bill::of(&requests);
+    let bill = Bill::of(&requests, ["crowd", &app.name]);
     let line = |list: &[&Request]| audit::line(&tally(list.iter().copied()));
     Ok(vec![
         row(

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fleet_api::patch;
+use fleet_api::{crds, patch};
 use fleet_runtime::clock::Clock;
 use fleet_testkit::{Fault, Server};
 use parking_lot::Mutex;
@@ -73,6 +73,23 @@ impl Refusals {
 impl FakeApi {
     pub(super) fn client(&self) -> kube::Client {
         self.server.client()
+    }
+
+    /// Names the fleet's own kinds to whoever asks which there are.
+    pub(super) fn name_own_kinds(&self) {
+        for definition in crds::all() {
+            let (spec, names) = (&definition.spec, &definition.spec.names);
+            for version in &spec.versions {
+                let prefix = format!("/apis/{}/{}", spec.group, version.name);
+                let namespaced = spec.scope == "Namespaced";
+                self.server.serve(&prefix, &names.plural, &names.kind, namespaced);
+            }
+        }
+    }
+
+    /// Takes Events from now on.
+    pub(super) fn take_events(&self) {
+        self.server.serve_without_status("/api/v1", "events", "Event", true);
     }
 
     /// Puts an object there, as somebody else would, or changes it.

@@ -4,6 +4,7 @@
 mod api;
 mod clocks;
 mod destroyed;
+mod envelopes;
 mod meanwhile;
 mod overrides;
 mod report_back;
@@ -23,7 +24,7 @@ use fleet_runtime::{
     Key,
     cache::{Era, Event, Store},
     clock::Clock,
-    events::Recorder,
+    events::{Recorder, Sender},
     health::Health,
     metrics::Metrics,
     queue::Next,
@@ -32,6 +33,7 @@ use fleet_runtime::{
 };
 use jiff::SignedDuration;
 use kube::Resource;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +73,8 @@ struct Hub {
     rollup: PlacementRollup<ClusterScoped>,
     report: BackReporter<ClusterScoped>,
     updates: UpdateRuns<ClusterScoped>,
+    /// Sends Events, once a test has it do so.
+    sender: Mutex<Option<Sender>>,
     _tasks: Tasks,
 }
 
@@ -117,8 +121,11 @@ impl Hub {
         let mut tasks = Tasks::new(CancellationToken::new());
         let placements = Placements::start(&client, &Era::default(), RunKinds::both(true), &mut tasks);
         placements.synced(&Health::default()).await;
+        let writes = Writes::new("hub", &Metrics::new());
+        let (events, sender) = Recorder::new(client.clone(), writes, clock.clone(), "hub", &Metrics::new());
         let shared = Shared {
             clock,
+            events,
             ..shared(&client, &placements, &metrics)
         };
         let ctx = Pipeline::new(placements.cluster.clone(), shared);
@@ -135,6 +142,7 @@ impl Hub {
             rollup: ctx.stage(Door::Placement, RollupMemory::default()),
             report: ctx.stage(Door::ReportBack, ReportMemory::default()),
             updates: ctx.stage(Door::UpdateRun, RunMemory::new(runs)),
+            sender: Mutex::new(Some(sender)),
             ctx,
             _tasks: tasks,
         };

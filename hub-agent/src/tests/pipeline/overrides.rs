@@ -8,7 +8,7 @@ use fleet_runtime::cache::Odd;
 use super::*;
 
 /// A snapshot of the override `name`, about one object.
-fn snapshot(name: &str, index: u64, selectors: &str, object: &Value, placement: &Value) -> Value {
+pub(super) fn snapshot(name: &str, index: u64, selectors: &str, object: &Value, placement: &Value) -> Value {
     let rule = json!({ "clusterSelector": { "clusterSelectorTerms": [] }, "overrideType": "Delete" });
     json!({
         "metadata": {
@@ -21,11 +21,11 @@ fn snapshot(name: &str, index: u64, selectors: &str, object: &Value, placement: 
     })
 }
 
-fn cluster_wide(name: &str, index: u64, object: &Value, placement: &Value) -> Value {
+pub(super) fn cluster_wide(name: &str, index: u64, object: &Value, placement: &Value) -> Value {
     snapshot(name, index, "clusterResourceSelectors", object, placement)
 }
 
-fn namespace(name: &str) -> Value {
+pub(super) fn namespace(name: &str) -> Value {
     json!({ "group": "", "version": "v1", "kind": "Namespace", "name": name })
 }
 
@@ -43,7 +43,7 @@ impl Hub {
         self.sync();
     }
 
-    fn put_snapshot(&self, snapshot: Value) {
+    pub(super) fn put_snapshot(&self, snapshot: Value) {
         self.api.put("clusterresourceoverridesnapshots", snapshot);
         let stores = &self.ctx.shared.overrides;
         self.list(&stores.cluster_wide_snapshots, "clusterresourceoverridesnapshots");

@@ -3,7 +3,9 @@
 mod approvals;
 mod by_hand;
 mod faults;
+mod groups;
 mod settings;
+mod told;
 
 use fleet_api::{
     annotations,
