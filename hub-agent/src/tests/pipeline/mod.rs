@@ -74,7 +74,7 @@ struct Hub {
     report: BackReporter<ClusterScoped>,
     updates: UpdateRuns<ClusterScoped>,
     /// Sends Events, once a test has it do so.
-    sender: Mutex<Option<Sender>>,
+    sender: Mutex<Option<Box<Sender>>>,
     _tasks: Tasks,
 }
 
@@ -124,8 +124,8 @@ impl Hub {
         let writes = Writes::new("hub", &Metrics::new());
         let (events, sender) = Recorder::new(client.clone(), writes, clock.clone(), "hub", &Metrics::new());
         let shared = Shared {
-            clock,
             events,
+            clock,
             ..shared(&client, &placements, &metrics)
         };
         let ctx = Pipeline::new(placements.cluster.clone(), shared);
@@ -142,7 +142,7 @@ impl Hub {
             rollup: ctx.stage(Door::Placement, RollupMemory::default()),
             report: ctx.stage(Door::ReportBack, ReportMemory::default()),
             updates: ctx.stage(Door::UpdateRun, RunMemory::new(runs)),
-            sender: Mutex::new(Some(sender)),
+            sender: Mutex::new(Some(Box::new(sender))),
             ctx,
             _tasks: tasks,
         };

@@ -17,7 +17,7 @@ impl Hub {
     async fn furnished() -> Self {
         let hub = Self::with_run().await;
         hub.finish().await;
-        hub.change("two").await
+        Box::pin(hub.change("two")).await
     }
 
     /// The watch of ConfigMaps is not there, so another process has to see it.
