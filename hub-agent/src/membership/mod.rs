@@ -44,7 +44,7 @@ use crate::{
 
 /// What a pass works with.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct Membership {
     /// For what the caches do not show.
     pub(crate) client: Client,
     pub(crate) caches: Caches,
@@ -152,7 +152,7 @@ pub(crate) enum Error {
 }
 
 /// Runs the controller for one term of leadership.
-pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToken) {
+pub(crate) async fn run(ctx: Membership, measures: Measures, stop: CancellationToken) {
     let queue = Queue::<Key>::default();
     let caches = ctx.caches.clone();
     // A subscription begins with what is there, so namespaces whose MemberCluster went while nobody watched are found too.
@@ -195,7 +195,7 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
 }
 
 /// One look at a member.
-pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
+pub(crate) async fn pass(ctx: Membership, key: Key) -> Result<Next, Error> {
     let Some(mc) = ctx.caches.members.get(&key) else {
         ctx.seen.lock().remove(&key);
         return gone::pass(&ctx, &key).await;
@@ -209,7 +209,7 @@ pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
 }
 
 /// The CA is on every InternalMemberCluster: a new one concerns all.
-async fn new_ca(ctx: &Context, queue: &Queue<Key>) {
+async fn new_ca(ctx: &Membership, queue: &Queue<Key>) {
     let mut ca = ctx.settings.ca.clone();
     while ca.changed().await.is_ok() {
         for member in ctx.caches.members.all() {
@@ -263,7 +263,7 @@ fn member_changed(change: &Change<MemberCluster>) -> Option<Key> {
     (matters || lost).then(|| change.key.clone())
 }
 
-impl Context {
+impl Membership {
     /// Changes what is remembered of a member.
     fn remember(&self, key: &Key, change: impl FnOnce(&mut MemberMemory)) {
         change(self.seen.lock().entry(key.clone()).or_default());

@@ -26,7 +26,7 @@ use kube::{Resource, ResourceExt as _};
 
 pub(crate) use self::{
     concerned::concerned,
-    snapshots::{Context, run},
+    snapshots::{OverrideSnapshots, run},
 };
 use crate::{
     cache::overrides::{OverrideStores, parents},

@@ -61,7 +61,7 @@ impl Member {
         let applier: Arc<dyn Applier> = self.applier.clone();
         let speaking = async {
             let cluster_uid = cluster_uid(&self.client, &self.session).await;
-            let context = session::Context {
+            let context = session::SessionDeps {
                 settings: self.settings.clone(),
                 credential: self.credential.clone(),
                 platform_labels: properties::platform_labels(&self.options.properties),

@@ -64,7 +64,7 @@ impl Member {
         let (barred_tx, barred) = watch::channel(None);
         let (ready, metrics) = (Health::default(), Metrics::new());
         let outgoing = Arc::new(Outgoing::default());
-        let context = Context {
+        let context = SessionDeps {
             settings: Arc::new(settings),
             credential,
             platform_labels: BTreeMap::from([("fleet.azure.com/location".into(), "eastus".into())]),
