@@ -83,7 +83,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
 /// What became of it, as it is printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct UncordonSummary {
     cluster: String,
     dry_run: bool,
     outcome: Outcome,
@@ -115,7 +115,7 @@ impl Outcome {
     }
 }
 
-impl Shown for Report {
+impl Shown for UncordonSummary {
     fn table(&self) -> Table {
         let taints = self.taints.iter().map(|taint| {
             let value = if taint.value.is_empty() {
@@ -144,7 +144,7 @@ impl Shown for Report {
     }
 }
 
-async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> Result<Report> {
+async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> Result<UncordonSummary> {
     let Some(member) = hub.find::<MemberCluster>(cluster).await? else {
         return Err(Failure::no_member(cluster));
     };
@@ -191,7 +191,7 @@ async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> R
     let conditions = member.status.map(|status| status.conditions).unwrap_or_default();
     let health = conditions::find(&conditions, Healthy::TYPE);
     let unhealthy = health.filter(|said| conditions::Status::of(said) != conditions::Status::True);
-    Ok(Report {
+    Ok(UncordonSummary {
         cluster: cluster.to_owned(),
         dry_run: options.dry_run,
         outcome,

@@ -9,7 +9,7 @@ use crate::output::{Shown, Table};
 /// A drain, as it is printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
+pub(crate) struct DrainSummary {
     pub(crate) cluster: String,
     pub(crate) dry_run: bool,
     /// Whether the cluster is cordoned.
@@ -213,7 +213,7 @@ impl fmt::Display for HeldUp {
     }
 }
 
-impl Shown for Report {
+impl Shown for DrainSummary {
     fn table(&self) -> Table {
         let mut table = Table::new(&["PLACEMENT", "CLUSTER", "OUTCOME", "HELD UP BY"]);
         for row in &self.placements {

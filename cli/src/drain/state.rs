@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::report::{HeldUp, Outcome, Report, Row};
+use super::report::{DrainSummary, HeldUp, Outcome, Row};
 use crate::{hub::Hub, old, terminal::Say};
 
 /// Requests at once.
@@ -100,10 +100,10 @@ impl<'a> Drain<'a> {
         })
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> DrainSummary {
         let rows: Vec<_> = self.rows.values().cloned().collect();
         let is_awaited = |row: &Row| self.options.wait && row.outcome == Outcome::Removing;
-        Report {
+        DrainSummary {
             cluster: self.cluster.to_owned(),
             dry_run: self.options.dry_run,
             cordoned: self.is_cordoned,

@@ -33,11 +33,11 @@ struct Reporting {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
-    status: Option<Report>,
+    status: Option<ReportedStatus>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Report {
+struct ReportedStatus {
     #[serde(default, deserialize_with = "first_conditions")]
     conditions: Vec<GateCondition>,
 }
