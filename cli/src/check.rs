@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::{
     chain,
-    clusters::{self, Cluster},
+    clusters::{self, KnownCluster},
     exit::Exit,
     globals::Globals,
     hub::Hub,
@@ -253,7 +253,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     Ok(if report.healthy { Exit::Done } else { Exit::Left })
 }
 
-async fn look(hub: &Cluster, pre: bool, report: &mut CheckResults) {
+async fn look(hub: &KnownCluster, pre: bool, report: &mut CheckResults) {
     // A hub that does not answer has nothing more to say, and takes its time not to say it.
     if !hub::check(&hub.client, report).await {
         return;

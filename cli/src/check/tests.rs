@@ -299,7 +299,7 @@ async fn a_member_is_looked_at_from_its_own_side() {
             (201, answer)
         })
     });
-    let hub = Cluster {
+    let hub = KnownCluster {
         client: hub.client(),
         watches: hub.client(),
         server: String::new(),

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::explain::View;
-use crate::overrides::Cluster;
+use crate::overrides::LabelledCluster;
 use crate::overrides::choose::{Candidates, Chosen, Lists};
 use crate::plan::{self, Plan, Request, Settings};
 use crate::rollout::{self, Budget, Goal, Member, Target, apply_strategy};
@@ -351,7 +351,7 @@ impl Hub {
         let (none, member) = (BTreeMap::new(), self.members.get(cluster));
         let labels = member.and_then(|it| it.metadata.labels.as_ref()).unwrap_or(&none);
         chosen
-            .on(&Cluster { name: cluster, labels })
+            .on(&LabelledCluster { name: cluster, labels })
             .map_err(|bad| bad.to_string())
     }
 
