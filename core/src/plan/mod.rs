@@ -79,14 +79,14 @@ pub struct World<'a> {
     /// Groups of resources that update runs have ever recorded.
     pub recorded_by_runs: &'a [u64],
     /// Choices of whoever runs the hub.
-    pub settings: Settings,
+    pub settings: HubFlags,
 }
 
 /// The hub agent's flags, as far as they matter here. The default is the hub agent's.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Settings {
+pub struct HubFlags {
     /// Those of the scheduler.
-    pub scheduler: scheduler::Settings,
+    pub scheduler: scheduler::SchedulerSettings,
     /// Whether objects that grant rights may come out of a namespace.
     pub rbac: Rbac,
 }

@@ -18,7 +18,7 @@ use fleet_api::{
     conditions::{self, member_cluster::Healthy},
     names::ClusterName,
 };
-use fleet_core::membership::{heartbeat::Grace, join as core_join, status as core_status};
+use fleet_core::membership::{heartbeat::Grace, join::JoinSettings, status::StatusSettings};
 use fleet_runtime::{
     Key,
     cache::Change,
@@ -52,7 +52,7 @@ pub(crate) struct Membership {
     pub(crate) writer: Writer,
     pub(crate) events: Recorder,
     pub(crate) clock: Clock,
-    pub(crate) settings: Settings,
+    pub(crate) settings: MembershipSettings,
     pub(crate) results: Results,
     pub(crate) seen: Arc<Mutex<HashMap<Key, MemberMemory>>>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct MemberMemory {
 
 /// What the flags and the channel say.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct MembershipSettings {
     pub(crate) networking: bool,
     /// The namespace of ClusterProfiles, if they are exported.
     pub(crate) profiles_in: Option<String>,
@@ -85,10 +85,10 @@ pub(crate) struct Settings {
     pub(crate) ca: watch::Receiver<Option<String>>,
 }
 
-impl Settings {
-    fn join(&self) -> core_join::Settings {
+impl MembershipSettings {
+    fn join(&self) -> JoinSettings {
         use base64::{Engine, engine::general_purpose::STANDARD};
-        core_join::Settings {
+        JoinSettings {
             networking: self.networking,
             export_profiles: self.profiles_in.is_some(),
             channel_endpoint: self.endpoint.clone(),
@@ -97,8 +97,8 @@ impl Settings {
     }
 
     /// For a member since whose last heartbeat the clock was put forward by `put_forward`.
-    fn status(&self, put_forward: SignedDuration) -> core_status::Settings {
-        core_status::Settings {
+    fn status(&self, put_forward: SignedDuration) -> StatusSettings {
+        StatusSettings {
             networking: self.networking,
             unhealthy_threshold: self.unhealthy_threshold,
             grace: self.grace.put_forward(put_forward),

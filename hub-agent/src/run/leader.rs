@@ -37,7 +37,7 @@ pub(super) struct Evicting {
 pub(super) struct Leader {
     pub(super) hub: Hub,
     pub(super) membership: MembershipArgs,
-    pub(super) placing: pipeline::Settings,
+    pub(super) placing: pipeline::PipelineSettings,
     pub(super) endpoint: Option<String>,
     pub(super) ca: watch::Receiver<Option<String>>,
     pub(super) namespace: String,
@@ -107,7 +107,7 @@ impl Leader {
             writer: self.hub.writer(field_managers::MEMBER_CLUSTER),
             events: self.hub.events.clone(),
             clock: self.hub.clock.clone(),
-            settings: membership::Settings {
+            settings: membership::MembershipSettings {
                 networking: self.membership.networking_agents_enabled,
                 profiles_in: self
                     .membership

@@ -80,7 +80,7 @@ impl Hub {
             works,
             events,
             clock: clock.clone(),
-            settings: membership::Settings {
+            settings: membership::MembershipSettings {
                 networking: false,
                 profiles_in: Some("fleet-system".to_owned()),
                 force_delete_wait: FORCE_AFTER,

@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::{
     applier::{Applier, Applying},
-    hub_access::{credential::Credential, settings::Settings},
+    hub_access::{credential::Credential, settings::HubSettings},
     measures::Measures,
     membership::{self, KnownImc, Phase},
     options::Options,
@@ -30,7 +30,7 @@ use crate::{
 /// Everything that a term of leadership needs.
 pub(super) struct Member {
     pub(super) options: Options,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<HubSettings>,
     pub(super) credential: Credential,
     pub(super) hub: Client,
     pub(super) client: Client,

@@ -39,7 +39,7 @@ use crate::{
     hub_access::{
         credential::Credential,
         endpoint::Endpoint,
-        settings::{Settings, Trust},
+        settings::{HubSettings, Trust},
     },
     measures::Measures,
     membership::{Barred, KnownImc, Phase},
@@ -55,7 +55,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 /// What a session needs, and what it tells.
 pub struct SessionDeps {
     /// Where the hub is.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<HubSettings>,
     /// How we prove who we are.
     pub credential: Credential,
     /// What the cloud says about this cluster, for labels that nobody has set.
@@ -210,7 +210,7 @@ impl SessionDeps {
     /// Waits while there is nobody to speak for, or nowhere to speak. As long as the hub could not be read we try where
     /// the settings say, for the channel may work where the API server does not; but not without knowing its CA.
     async fn wait_for_membership(&mut self) {
-        let Settings {
+        let HubSettings {
             channel,
             channel_ca,
             trust,
