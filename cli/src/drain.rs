@@ -20,7 +20,7 @@ use crate::{
     output::{self, Format},
     terminal::{self, Say},
 };
-pub(crate) use report::{DrainSummary, Outcome};
+pub(crate) use report::{DrainOutcome, DrainSummary};
 use state::{Cut, Drain, Options};
 
 /// Take all placements off a member cluster, and say what holds it up.

@@ -86,7 +86,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
 struct UncordonSummary {
     cluster: String,
     dry_run: bool,
-    outcome: Outcome,
+    outcome: UncordonOutcome,
     /// Taints that others have set.
     taints: Vec<Taint>,
     /// Evictions that the hub may still carry out.
@@ -98,14 +98,14 @@ struct UncordonSummary {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Outcome {
+enum UncordonOutcome {
     Uncordoned,
     /// There was no cordon.
     NotCordoned,
     WouldBeUncordoned,
 }
 
-impl Outcome {
+impl UncordonOutcome {
     const fn words(self) -> &'static str {
         match self {
             Self::Uncordoned => "uncordoned",
@@ -150,13 +150,13 @@ async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> R
     };
     let is_cordoned = member.spec.taints.contains(&Taint::cordon());
     let outcome = if !is_cordoned {
-        Outcome::NotCordoned
+        UncordonOutcome::NotCordoned
     } else if options.dry_run {
-        Outcome::WouldBeUncordoned
+        UncordonOutcome::WouldBeUncordoned
     } else {
         let removed = cordon::remove(hub, cluster).await.map_err(anyhow::Error::from);
         removed.with_context(|| format!("failed to uncordon cluster {cluster}"))?;
-        Outcome::Uncordoned
+        UncordonOutcome::Uncordoned
     };
     let is_ours = |it: &Eviction| it.spec.cluster_name == cluster && evictions::is_of_drain(it);
     let listed = hub.list("", is_ours).await?;

@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     pub(crate) cluster: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DrainOutcome,
     /// The eviction that asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) eviction: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Row {
 /// What became of a placement on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Outcome {
+pub(crate) enum DrainOutcome {
     /// It was taken off; the cluster removes its resources.
     Evicted,
     /// It was taken off before; the cluster still removes its resources.
@@ -67,7 +67,7 @@ pub(crate) enum Outcome {
     WouldBeBlocked,
 }
 
-impl Outcome {
+impl DrainOutcome {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Evicted => "evicted",

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::report::{DrainSummary, HeldUp, Outcome, Row};
+use super::report::{DrainOutcome, DrainSummary, HeldUp, Row};
 use crate::{hub::Hub, old, terminal::Say};
 
 /// Requests at once.
@@ -93,7 +93,7 @@ impl<'a> Drain<'a> {
             namespace,
             name,
             cluster: self.cluster.to_owned(),
-            outcome: Outcome::Undecided,
+            outcome: DrainOutcome::Undecided,
             eviction: None,
             message: String::new(),
             held_up_by: Vec::new(),
@@ -102,7 +102,7 @@ impl<'a> Drain<'a> {
 
     pub(super) fn report(&self) -> DrainSummary {
         let rows: Vec<_> = self.rows.values().cloned().collect();
-        let is_awaited = |row: &Row| self.options.wait && row.outcome == Outcome::Removing;
+        let is_awaited = |row: &Row| self.options.wait && row.outcome == DrainOutcome::Removing;
         DrainSummary {
             cluster: self.cluster.to_owned(),
             dry_run: self.options.dry_run,
