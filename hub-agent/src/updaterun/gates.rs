@@ -178,8 +178,8 @@ async fn begin<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, namespace: &str, (place
         tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
     }
     let (queue, run) = (ctx.queue.clone(), key.clone());
-    let changed = move || queue.add(run.clone());
-    if let Some(object) = user.watch_one(&id, !namespace.is_empty(), changed).await {
+    let tell = move || queue.add(run.clone());
+    if let Some(object) = user.watch_one(&id, !namespace.is_empty(), tell).await {
         let found = object.object();
         watches.insert(key, place, Watch::Open { object, _seat: seat });
         (found, None)

@@ -51,13 +51,13 @@ pub(crate) struct WatchedObject {
 }
 
 impl UserResources {
-    /// Watches an object, which need not be there yet; `changed` is called whenever it has changed. None if the hub does
+    /// Watches an object, which need not be there yet; `tell` is called whenever it has changed. None if the hub does
     /// not serve its kind, as far as is known, or if it is not in a namespace although it has to be.
     pub(crate) async fn watch_one(
         &self,
         object: &ObjectId,
         in_namespace: bool,
-        changed: impl Fn() + Send + 'static,
+        tell: impl Fn() + Send + 'static,
     ) -> Option<WatchedObject> {
         let place = self.place(object)?;
         let api: Api<Reporting> = match place.key.namespace() {
@@ -77,7 +77,7 @@ impl UserResources {
         tasks.spawn(async move {
             loop {
                 changes.next().await;
-                changed();
+                tell();
             }
         });
         let _ = timeout(SYNC_WAIT, store.settled()).await;
