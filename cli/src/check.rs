@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::{
     chain,
-    clusters::{self, Cluster},
+    clusters::{self, KnownCluster},
     exit::Exit,
     globals::Globals,
     hub::Hub,
@@ -90,14 +90,14 @@ struct Line {
 /// All lines.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct CheckResults {
     healthy: bool,
     lines: Vec<Line>,
     #[serde(skip)]
     short: bool,
 }
 
-impl Report {
+impl CheckResults {
     fn ok(&mut self, check: &'static str, text: impl Into<String>) {
         self.add(check, Verdict::Ok, text, "");
     }
@@ -143,7 +143,7 @@ impl Report {
     }
 }
 
-impl output::Shown for Report {
+impl output::Shown for CheckResults {
     fn table(&self) -> Table {
         let mut table = Table::new(&["CHECK", "VERDICT", "TEXT"]);
         for line in &self.lines {
@@ -229,9 +229,9 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         output,
     } = args;
     let hub = clusters::connect_with(&globals).await?;
-    let mut report = Report {
+    let mut report = CheckResults {
         short: output == How::Short,
-        ..Report::default()
+        ..CheckResults::default()
     };
     progress::shown(READING, look(&hub, pre, &mut report)).await;
     for context in &member_context {
@@ -253,7 +253,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     Ok(if report.healthy { Exit::Done } else { Exit::Left })
 }
 
-async fn look(hub: &Cluster, pre: bool, report: &mut Report) {
+async fn look(hub: &KnownCluster, pre: bool, report: &mut CheckResults) {
     // A hub that does not answer has nothing more to say, and takes its time not to say it.
     if !hub::check(&hub.client, report).await {
         return;

@@ -11,7 +11,7 @@ use kube::{
 use crate::{globals::Globals, problem::Failure};
 
 /// A cluster that the user's kubeconfig knows.
-pub(crate) struct Cluster {
+pub(crate) struct KnownCluster {
     pub(crate) client: Client,
     /// The same for watches, which may be silent for longer than a request may take.
     pub(crate) watches: Client,
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The cluster that kubectl would speak to with these flags.
-pub(crate) async fn connect_with(globals: &Globals) -> Result<Cluster> {
+pub(crate) async fn connect_with(globals: &Globals) -> Result<KnownCluster> {
     let (mut config, _) = config(globals).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
@@ -44,7 +44,7 @@ pub(crate) async fn connect_with(globals: &Globals) -> Result<Cluster> {
         config.read_timeout = Some(globals.request_timeout);
         Client::try_from(config).with_context(failed)?
     };
-    Ok(Cluster {
+    Ok(KnownCluster {
         client,
         watches,
         server,

@@ -20,7 +20,7 @@ use crate::{
     output::{self, Format},
     terminal::{self, Say},
 };
-pub(crate) use report::{Outcome, Report};
+pub(crate) use report::{DrainOutcome, DrainSummary};
 use state::{Cut, Drain, Options};
 
 /// Take all placements off a member cluster, and say what holds it up.
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
 
 /// A drain that nobody watches in a terminal.
 pub(crate) struct Quiet {
-    pub(crate) report: Report,
+    pub(crate) report: DrainSummary,
     /// What it would have said.
     pub(crate) notes: Vec<String>,
     /// Whether it has come to its end, and nothing is left.
@@ -110,7 +110,7 @@ async fn drain(
     options: &Options,
     interrupted: impl Future<Output = ()>,
     say: Say<'_>,
-) -> (Report, Result<Exit>) {
+) -> (DrainSummary, Result<Exit>) {
     let mut drain = Drain::new(hub, cluster, options, say);
     let (cut, failed) = tokio::select! {
         worked = Box::pin(drain.work()) => (None, worked.err()),

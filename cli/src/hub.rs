@@ -21,7 +21,7 @@ pub(crate) use follow::News;
 pub(crate) use kinds::ServedKind;
 
 use crate::{
-    clusters::{self, Cluster},
+    clusters::{self, KnownCluster},
     globals::{Globals, InNamespace},
     problem::Problem,
 };
@@ -172,7 +172,7 @@ impl Hub {
     }
 
     /// The hub of a cluster that the kubeconfig knows.
-    pub(crate) fn of(cluster: &Cluster) -> Self {
+    pub(crate) fn of(cluster: &KnownCluster) -> Self {
         Self {
             watches: cluster.watches.clone(),
             ..Self::new(cluster.client.clone())

@@ -83,10 +83,10 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
 /// What became of it, as it is printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct UncordonSummary {
     cluster: String,
     dry_run: bool,
-    outcome: Outcome,
+    outcome: UncordonOutcome,
     /// Taints that others have set.
     taints: Vec<Taint>,
     /// Evictions that the hub may still carry out.
@@ -98,14 +98,14 @@ struct Report {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Outcome {
+enum UncordonOutcome {
     Uncordoned,
     /// There was no cordon.
     NotCordoned,
     WouldBeUncordoned,
 }
 
-impl Outcome {
+impl UncordonOutcome {
     const fn words(self) -> &'static str {
         match self {
             Self::Uncordoned => "uncordoned",
@@ -115,7 +115,7 @@ impl Outcome {
     }
 }
 
-impl Shown for Report {
+impl Shown for UncordonSummary {
     fn table(&self) -> Table {
         let taints = self.taints.iter().map(|taint| {
             let value = if taint.value.is_empty() {
@@ -144,19 +144,19 @@ impl Shown for Report {
     }
 }
 
-async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> Result<Report> {
+async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> Result<UncordonSummary> {
     let Some(member) = hub.find::<MemberCluster>(cluster).await? else {
         return Err(Failure::no_member(cluster));
     };
     let is_cordoned = member.spec.taints.contains(&Taint::cordon());
     let outcome = if !is_cordoned {
-        Outcome::NotCordoned
+        UncordonOutcome::NotCordoned
     } else if options.dry_run {
-        Outcome::WouldBeUncordoned
+        UncordonOutcome::WouldBeUncordoned
     } else {
         let removed = cordon::remove(hub, cluster).await.map_err(anyhow::Error::from);
         removed.with_context(|| format!("failed to uncordon cluster {cluster}"))?;
-        Outcome::Uncordoned
+        UncordonOutcome::Uncordoned
     };
     let is_ours = |it: &Eviction| it.spec.cluster_name == cluster && evictions::is_of_drain(it);
     let listed = hub.list("", is_ours).await?;
@@ -191,7 +191,7 @@ async fn uncordon(hub: &Hub, cluster: &str, options: Options, say: Say<'_>) -> R
     let conditions = member.status.map(|status| status.conditions).unwrap_or_default();
     let health = conditions::find(&conditions, Healthy::TYPE);
     let unhealthy = health.filter(|said| conditions::Status::of(said) != conditions::Status::True);
-    Ok(Report {
+    Ok(UncordonSummary {
         cluster: cluster.to_owned(),
         dry_run: options.dry_run,
         outcome,

@@ -11,7 +11,7 @@ use fleet_api::cluster::{PropertyValue, ResourceUsage};
 use fleet_api::names::PlacementKey;
 use fleet_api::placement::{BindingState, ClusterDecision, PlacementPolicy};
 use fleet_core::scheduler::{
-    Binding, Change, Cluster, Interest, Namespaces, Placement, Settings, Snapshot, Watchers, World, schedule,
+    Binding, Change, Cluster, Interest, Namespaces, Placement, SchedulerSettings, Snapshot, Watchers, World, schedule,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -146,7 +146,7 @@ fn main() {
                 clusters: &clusters,
                 bindings: &[],
                 now: NOW,
-                settings: Settings::default(),
+                settings: SchedulerSettings::default(),
             };
             let show = |what: &str, (best, median): (Duration, Duration), bindings: usize| {
                 println!("{count:>9}  {what:<28} {best:>10.2?} {median:>10.2?}  {bindings}");

@@ -179,9 +179,9 @@ fn channel_deps(
         events: hub.events.clone(),
         metrics: metrics.clone(),
         leading,
-        settings: channel::Settings {
+        settings: channel::ChannelSettings {
             unhealthy_threshold: signed(membership.cluster_unhealthy_threshold),
-            ..channel::Settings::default()
+            ..channel::ChannelSettings::default()
         },
     }
 }
@@ -255,9 +255,9 @@ fn placing(
     scheduler: &SchedulerArgs,
     update_runs: &UpdateRunArgs,
     membership: &MembershipArgs,
-) -> anyhow::Result<pipeline::Settings> {
+) -> anyhow::Result<pipeline::PipelineSettings> {
     let rules = placement.rules();
-    Ok(pipeline::Settings {
+    Ok(pipeline::PipelineSettings {
         rules: rules.map_err(|why| anyhow::anyhow!("invalid parameter: {why}"))?,
         delay: placement.delay(),
         namespaced: placement.enable_resource_placement,

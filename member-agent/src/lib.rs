@@ -1,7 +1,7 @@
 //! The member agent: applies Works, reports to the hub.
 //!
 //! ```text
-//! hub API server ──watch──► membership ──gate──► applier
+//! hub API server ──watch──► membership ─barrier─► applier
 //!                               │                   │
 //! own API server ──► health ────┤                   │
 //!                └─► properties ┴──► session ◄──────┘ ──one stream──► hub agent

@@ -5,7 +5,7 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::PodSpec};
 use kube::{Api, Client, api::ListParams};
 
 use super::{
-    Report,
+    CheckResults,
     rights::{self, Right},
 };
 
@@ -52,7 +52,7 @@ pub(super) async fn rights(
     (who, kubectl): (&str, &str),
     pod: &PodSpec,
     (everywhere, at_home): (&[Right], &[Right]),
-    report: &mut Report,
+    report: &mut CheckResults,
 ) {
     let account = pod.service_account_name.as_deref().unwrap_or("default");
     let user = format!("system:serviceaccount:{FLEET_SYSTEM_NAMESPACE}:{account}");

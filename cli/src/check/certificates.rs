@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{PodSpec, Secret};
 use kube::{Api, Client};
 use x509_parser::pem::Pem;
 
-use super::{Report, agent};
+use super::{CheckResults, agent};
 
 const CHECK: &str = "certificates";
 const CHANNEL: &str = "fleet-channel-tls";
@@ -15,7 +15,7 @@ const WEBHOOKS: &str = "fleet-webhook-tls";
 const LEFT_MIN: SignedDuration = SignedDuration::from_hours(20 * 24);
 
 /// The Secrets in which the hub agent keeps them, or that it is told to use. One that is not there is not used.
-pub(super) async fn check(client: &Client, pod: Option<&PodSpec>, now: Timestamp, report: &mut Report) {
+pub(super) async fn check(client: &Client, pod: Option<&PodSpec>, now: Timestamp, report: &mut CheckResults) {
     let channel = pod.and_then(|pod| agent::flag(pod, "channel-certificate-secret"));
     let secrets: Api<Secret> = Api::namespaced(client.clone(), FLEET_SYSTEM_NAMESPACE);
     for (whose, name) in [("the channel", channel.unwrap_or(CHANNEL)), ("the webhooks", WEBHOOKS)] {
@@ -30,7 +30,7 @@ pub(super) async fn check(client: &Client, pod: Option<&PodSpec>, now: Timestamp
     }
 }
 
-fn one(whose: &str, name: &str, secret: &Secret, now: Timestamp, report: &mut Report) {
+fn one(whose: &str, name: &str, secret: &Secret, now: Timestamp, report: &mut CheckResults) {
     let data = secret.data.iter().flatten();
     let certificates = data.filter(|(key, _)| matches!(key.as_str(), "tls.crt" | "ca.crt"));
     let ends = certificates.map(|(key, value)| (key.as_str(), end(&value.0)));
@@ -101,7 +101,7 @@ mod tests {
             &format!("/api/v1/namespaces/{FLEET_SYSTEM_NAMESPACE}/secrets/{CHANNEL}"),
             json!({ "data": data }),
         );
-        let mut report = Report::default();
+        let mut report = CheckResults::default();
         let now = now.parse().expect("a time");
         check(&server.client(), None, now, &mut report).await;
         report

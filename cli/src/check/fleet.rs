@@ -17,7 +17,7 @@ use fleet_core::explain::{self, Family, MemberRow, Objects, Verdict as Step};
 use jiff::Timestamp;
 use kube::{ResourceExt, core::ObjectMeta};
 
-use super::Report;
+use super::CheckResults;
 use crate::{
     hub::{Ask, Hub},
     problem::Problem,
@@ -31,7 +31,7 @@ const PLACEMENTS: &str = "placements";
 const BUDGETS: &str = "disruption budgets";
 const ORPHANS: &str = "orphans";
 
-pub(super) async fn check(hub: &Hub, now: Timestamp, report: &mut Report) {
+pub(super) async fn check(hub: &Hub, now: Timestamp, report: &mut CheckResults) {
     let members = listed::<MemberCluster>(hub, MEMBERS, LARGE_PAGE, report).await;
     let internals = metadata::<InternalMemberCluster>(hub).await;
     let internals = internals.unwrap_or_else(|problem| {
@@ -68,7 +68,7 @@ pub(super) async fn check(hub: &Hub, now: Timestamp, report: &mut Report) {
     orphans(hub, names, report).await;
 }
 
-fn of_members(objects: &Objects, now: Timestamp, report: &mut Report) {
+fn of_members(objects: &Objects, now: Timestamp, report: &mut CheckResults) {
     let rows = explain::member_rows(&objects.fleet("", now));
     if rows.is_empty() {
         return report.warn(
@@ -92,7 +92,7 @@ fn of_members(objects: &Objects, now: Timestamp, report: &mut Report) {
 }
 
 /// What only one of two agents knows is not done. Of members that have never connected nothing is known.
-fn versions(rows: &[MemberRow], report: &mut Report) {
+fn versions(rows: &[MemberRow], report: &mut CheckResults) {
     let known = || rows.iter().filter(|row| !row.agent.is_empty());
     let mut is_one = true;
     for row in known().filter(|row| row.agent != row.hub_agent) {
@@ -121,7 +121,7 @@ fn versions(rows: &[MemberRow], report: &mut Report) {
 }
 
 /// All members must connect to the same place and trust the same CA, unless the hub is about to change it.
-fn channel(internals: &[ObjectMeta], report: &mut Report) {
+fn channel(internals: &[ObjectMeta], report: &mut CheckResults) {
     let mut by_value: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for internal in internals {
         let annotations = internal.annotations.as_ref();
@@ -159,7 +159,7 @@ fn channel(internals: &[ObjectMeta], report: &mut Report) {
     }
 }
 
-fn placements(objects: &Objects, are_all: bool, now: Timestamp, report: &mut Report) {
+fn placements(objects: &Objects, are_all: bool, now: Timestamp, report: &mut CheckResults) {
     let mut rows = Vec::new();
     for namespace in objects.namespaces() {
         rows.extend(explain::placement_rows(&objects.fleet(namespace, now)));
@@ -184,7 +184,7 @@ fn placements(objects: &Objects, are_all: bool, now: Timestamp, report: &mut Rep
 }
 
 /// Budgets that block everything, whatever happens. Of a budget whose placement nobody knows nothing can be said.
-async fn budgets(hub: &Hub, placements: Option<&[ClusterResourcePlacement]>, report: &mut Report) {
+async fn budgets(hub: &Hub, placements: Option<&[ClusterResourcePlacement]>, report: &mut CheckResults) {
     let budgets = listed::<ClusterResourcePlacementDisruptionBudget>(hub, BUDGETS, LARGE_PAGE, report).await;
     let Some(budgets) = budgets else { return };
     let Some(placements) = placements else {
@@ -217,7 +217,7 @@ async fn budgets(hub: &Hub, placements: Option<&[ClusterResourcePlacement]>, rep
 }
 
 /// Works that no binding asks for, and namespaces of members that the fleet does not have.
-async fn orphans(hub: &Hub, members: Option<BTreeSet<String>>, report: &mut Report) {
+async fn orphans(hub: &Hub, members: Option<BTreeSet<String>>, report: &mut CheckResults) {
     let (works, wide, narrow) = tokio::join!(
         metadata::<Work>(hub),
         metadata::<ClusterResourceBinding>(hub),
@@ -257,7 +257,7 @@ async fn orphans(hub: &Hub, members: Option<BTreeSet<String>>, report: &mut Repo
 }
 
 /// All objects of a kind; none if they cannot be read, which is said. A hub may lack the kinds of namespaced placements.
-async fn listed<K: Kind>(hub: &Hub, check: &'static str, page: u32, report: &mut Report) -> Option<Vec<K>> {
+async fn listed<K: Kind>(hub: &Hub, check: &'static str, page: u32, report: &mut CheckResults) -> Option<Vec<K>> {
     let ask = Ask {
         page: Some(page),
         ..Ask::default()

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, client::Body};
 
-use super::Report;
+use super::CheckResults;
 use crate::{problem::said, terminal::now};
 
 const CHECK: &str = "hub API server";
@@ -13,7 +13,7 @@ pub(super) const SKEW_MAX: SignedDuration = SignedDuration::from_secs(30);
 const MINOR_MIN: u32 = 30;
 
 /// Whether it answers at all.
-pub(super) async fn check(client: &Client, report: &mut Report) -> bool {
+pub(super) async fn check(client: &Client, report: &mut CheckResults) -> bool {
     match client.apiserver_version().await {
         Ok(version) => {
             let minor: u32 = version.minor.trim_end_matches('+').parse().unwrap_or_default();

@@ -17,7 +17,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 
-use super::{Report, agent, certificates, rights::Right};
+use super::{CheckResults, agent, certificates, rights::Right};
 use crate::terminal::now;
 
 const CRDS: &str = "CRDs";
@@ -55,7 +55,7 @@ const POLICIES: [&str; 2] = [
     "deny-serviceaccounts-and-tokenrequests-in-reserved-namespaces-binding",
 ];
 
-pub(super) async fn check(client: &Client, pre: bool, report: &mut Report) {
+pub(super) async fn check(client: &Client, pre: bool, report: &mut CheckResults) {
     definitions(client, pre, report).await;
     leftovers(client, report).await;
     if pre {
@@ -65,7 +65,7 @@ pub(super) async fn check(client: &Client, pre: bool, report: &mut Report) {
     deployment(client, report).await;
 }
 
-async fn definitions(client: &Client, pre: bool, report: &mut Report) {
+async fn definitions(client: &Client, pre: bool, report: &mut CheckResults) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let found = match api.list(&ListParams::default()).await {
         Ok(found) => found.items,
@@ -149,7 +149,7 @@ async fn definitions(client: &Client, pre: bool, report: &mut Report) {
     }
 }
 
-async fn leftovers(client: &Client, report: &mut Report) {
+async fn leftovers(client: &Client, report: &mut CheckResults) {
     let mut found = Vec::new();
     for name in WEBHOOKS {
         let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone())
@@ -204,7 +204,7 @@ async fn leftovers(client: &Client, report: &mut Report) {
     }
 }
 
-async fn leader(client: &Client, report: &mut Report) {
+async fn leader(client: &Client, report: &mut CheckResults) {
     let leases: Api<Lease> = Api::namespaced(client.clone(), FLEET_SYSTEM_NAMESPACE);
     let logs = format!("kubectl logs -n {FLEET_SYSTEM_NAMESPACE} deployment/hub-agent");
     match leases.get_opt(HUB_LEASE).await {
@@ -231,7 +231,7 @@ async fn leader(client: &Client, report: &mut Report) {
 }
 
 /// The replicas of the hub agent, its rights, and its certificates.
-async fn deployment(client: &Client, report: &mut Report) {
+async fn deployment(client: &Client, report: &mut CheckResults) {
     let found = match agent::deployment(client, "hub-agent").await {
         Ok(found) => found,
         Err(error) => {

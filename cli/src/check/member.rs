@@ -17,11 +17,11 @@ use k8s_openapi::{
 use kube::{Api, Client, core::ObjectMeta};
 
 use super::{
-    Report, agent,
+    CheckResults, agent,
     hub::{SKEW_MAX, time},
     rights::Right,
 };
-use crate::{clusters::Cluster, hub::Hub, problem::said, reading::member_namespace, terminal::now};
+use crate::{clusters::KnownCluster, hub::Hub, problem::said, reading::member_namespace, terminal::now};
 
 const CHECK: &str = "member";
 /// What the member agent must be able to do, besides what placements bring.
@@ -39,7 +39,7 @@ const RIGHTS_AT_HOME: [Right; 2] = [("create", "coordination.k8s.io", "leases"),
 /// An agent that has not renewed its lease for so long does not run.
 const LEASE_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
 
-pub(super) async fn check(client: &Client, context: &str, hub: &Cluster, report: &mut Report) {
+pub(super) async fn check(client: &Client, context: &str, hub: &KnownCluster, report: &mut CheckResults) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let install = "helm upgrade --install member-agent deploy/charts/member-agent -n fleet-system";
     let crd = format!("{}.{}", AppliedWork::CRD.plural, AppliedWork::GROUP);
@@ -97,7 +97,7 @@ pub(super) async fn check(client: &Client, context: &str, hub: &Cluster, report:
 }
 
 /// What the agent says of itself: whether it reads the hub and has a session with it.
-async fn says(client: &Client, context: &str, pod: &PodSpec, report: &mut Report) {
+async fn says(client: &Client, context: &str, pod: &PodSpec, report: &mut CheckResults) {
     let kubectl = kubectl(context);
     let says = match Hub::new(client.clone()).readyz().await {
         Ok(Some(says)) => says,
@@ -127,7 +127,7 @@ async fn says(client: &Client, context: &str, pod: &PodSpec, report: &mut Report
 }
 
 /// Heartbeats are judged by the hub's clock, but tokens and certificates by the member's.
-async fn clock(client: &Client, context: &str, hub: &Cluster, report: &mut Report) {
+async fn clock(client: &Client, context: &str, hub: &KnownCluster, report: &mut CheckResults) {
     let (there, here) = tokio::join!(time(client), time(&hub.client));
     let (Some(there), Some(here)) = (there, here) else {
         return;
@@ -146,7 +146,7 @@ async fn clock(client: &Client, context: &str, hub: &Cluster, report: &mut Repor
 }
 
 /// The agent must trust the CA of the hub's API server that this kubeconfig trusts.
-fn trust(context: &str, pod: &PodSpec, hub: &Cluster, report: &mut Report) {
+fn trust(context: &str, pod: &PodSpec, hub: &KnownCluster, report: &mut CheckResults) {
     let (Some(theirs), Some(ours)) = (agent::variable(pod, "HUB_CERTIFICATE_AUTHORITY"), &hub.ca) else {
         return;
     };
@@ -163,7 +163,7 @@ fn trust(context: &str, pod: &PodSpec, hub: &Cluster, report: &mut Report) {
 }
 
 /// What the member's chart says of the channel counts more than what the hub announces. It must be the same.
-async fn channel(context: &str, pod: &PodSpec, hub: &Cluster, report: &mut Report) {
+async fn channel(context: &str, pod: &PodSpec, hub: &KnownCluster, report: &mut CheckResults) {
     let (url, ca) = (
         agent::variable(pod, "HUB_CHANNEL_URL"),
         agent::variable(pod, "HUB_CHANNEL_CA"),

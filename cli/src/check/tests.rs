@@ -10,14 +10,14 @@ use crate::{
 const CLUSTER: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1";
 const PLACEMENT: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
 
-async fn look(server: &Server) -> Report {
-    let mut report = Report::default();
+async fn look(server: &Server) -> CheckResults {
+    let mut report = CheckResults::default();
     fleet::check(&Hub::new(server.client()), now(), &mut report).await;
     report.conclude();
     report
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &CheckResults) -> String {
     report.text(&Style {
         unicode: true,
         ..Style::default()
@@ -56,7 +56,7 @@ async fn what_is_broken_is_named_with_what_to_do() {
     assert!(!report.healthy);
     assert_golden("check.txt", &piped(&report));
     assert_fits(&report.text(&narrow()), 40);
-    let short = Report { short: true, ..report };
+    let short = CheckResults { short: true, ..report };
     assert!(!text(&short).contains('√'));
 }
 
@@ -119,7 +119,7 @@ async fn what_is_installed_is_told_part_by_part() {
             (201, answer)
         })
     });
-    let mut report = Report::default();
+    let mut report = CheckResults::default();
     assert!(hub::check(&server.client(), &mut report).await);
     installation::check(&server.client(), false, &mut report).await;
     report.conclude();
@@ -223,7 +223,7 @@ async fn many_lines_are_counted_for_people_and_kept_for_programs() {
 
 #[test]
 fn errors_are_said_in_words() {
-    let mut report = Report::default();
+    let mut report = CheckResults::default();
     let answer =
         |code, words: &str| kube::Error::Api(kube::core::Status::failure(words, "Whatever").with_code(code).boxed());
     let right = "get lease/x -n fleet-system";
@@ -299,14 +299,14 @@ async fn a_member_is_looked_at_from_its_own_side() {
             (201, answer)
         })
     });
-    let hub = Cluster {
+    let hub = KnownCluster {
         client: hub.client(),
         watches: hub.client(),
         server: String::new(),
         ca: Some("the hub's CA".to_owned()),
         namespace: String::new(),
     };
-    let mut report = Report::default();
+    let mut report = CheckResults::default();
     member::check(&member.client(), "east", &hub, &mut report).await;
     let lines = report.lines.iter();
     let lines: Vec<_> = lines.map(|line| format!("{:?} {}", line.verdict, line.text)).collect();

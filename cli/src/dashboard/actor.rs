@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     approve, cordon,
-    drain::{self, Outcome},
+    drain::{self, DrainOutcome},
     hub::{Hub, Named, Part},
 };
 
@@ -158,9 +158,9 @@ fn namespace(name: &Name) -> Option<String> {
     Some(name.namespace.clone()).filter(|namespace| !namespace.is_empty())
 }
 
-fn meant(outcome: Outcome) -> Meant {
+fn meant(outcome: DrainOutcome) -> Meant {
     match outcome {
-        Outcome::Waiting | Outcome::Undecided => Meant::Held,
+        DrainOutcome::Waiting | DrainOutcome::Undecided => Meant::Held,
         outcome if outcome.is_left() => Meant::Refused,
         _ => Meant::Good,
     }

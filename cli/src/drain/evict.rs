@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     explain,
-    report::{HeldUp, Outcome},
+    report::{DrainOutcome, HeldUp},
     state::{Drain, Key, TOGETHER},
 };
 use crate::{
@@ -116,7 +116,7 @@ impl Drain<'_> {
             let (name, placement) = found?;
             if placement.is_some_and(|it| it.spec.placement_type() == PlacementType::PickFixed) {
                 let row = self.row(Key::of(&name));
-                (row.outcome, row.held_up_by) = (Outcome::Stays, vec![HeldUp::PickFixed]);
+                (row.outcome, row.held_up_by) = (DrainOutcome::Stays, vec![HeldUp::PickFixed]);
             } else {
                 others.push(name);
             }
@@ -155,7 +155,7 @@ impl Drain<'_> {
             };
             if old::is_about_deletion(&error, &placement) {
                 let row = self.row(Key::of(&placement));
-                (row.outcome, row.message) = (Outcome::Gone, Valid::PlacementDeleting.message());
+                (row.outcome, row.message) = (DrainOutcome::Gone, Valid::PlacementDeleting.message());
                 let message = row.message.clone();
                 (self.say)(&format!("{placement}: {message}"));
                 continue;
@@ -165,7 +165,7 @@ impl Drain<'_> {
                 Some(problem) => {
                     let message = problem.to_string();
                     let row = self.row(Key::of(&placement));
-                    (row.outcome, row.held_up_by) = (Outcome::Refused, vec![HeldUp::Other { message }]);
+                    (row.outcome, row.held_up_by) = (DrainOutcome::Refused, vec![HeldUp::Other { message }]);
                 }
                 None => return Err(error),
             }
@@ -199,22 +199,22 @@ impl Drain<'_> {
             let view = evictions::view(eviction);
             let waits = view.is_under_way() && view.wait.is_some() && view.status.target.is_none();
             let row = self.row(Key::of(&placement));
-            let is_new = waits && row.outcome != Outcome::Waiting;
+            let is_new = waits && row.outcome != DrainOutcome::Waiting;
             if is_new {
-                row.outcome = Outcome::Waiting;
+                row.outcome = DrainOutcome::Waiting;
             }
             return is_new.then_some(placement);
         };
         self.open.remove(name);
         let row = self.row(Key::of(&placement));
         let (outcome, message, held_up) = match end {
-            End::Executed(message) => (Outcome::Evicted, message, None),
-            End::Gone(message) => (Outcome::Gone, message, None),
-            End::Blocked(message) => (Outcome::Blocked, message, None),
+            End::Executed(message) => (DrainOutcome::Evicted, message, None),
+            End::Gone(message) => (DrainOutcome::Gone, message, None),
+            End::Blocked(message) => (DrainOutcome::Blocked, message, None),
             End::Invalid(message) if message == Valid::PickFixed.message() => {
-                (Outcome::Stays, message, Some(HeldUp::PickFixed))
+                (DrainOutcome::Stays, message, Some(HeldUp::PickFixed))
             }
-            End::Invalid(message) => (Outcome::Blocked, message.clone(), Some(HeldUp::Other { message })),
+            End::Invalid(message) => (DrainOutcome::Blocked, message.clone(), Some(HeldUp::Other { message })),
         };
         row.outcome = outcome;
         row.message.clone_from(&message);
@@ -229,14 +229,14 @@ impl Drain<'_> {
         };
         let message = format!("eviction {name} was deleted before it ended");
         let row = self.row(Key::of(&placement));
-        (row.outcome, row.held_up_by) = (Outcome::Undecided, vec![HeldUp::Other { message }]);
+        (row.outcome, row.held_up_by) = (DrainOutcome::Undecided, vec![HeldUp::Other { message }]);
     }
 
     /// The placements whose evictions wait.
     fn waiting(&self) -> Vec<String> {
         let waits = |name: &&String| {
             let row = self.rows.get(&Key::of(name));
-            row.is_some_and(|row| row.outcome == Outcome::Waiting)
+            row.is_some_and(|row| row.outcome == DrainOutcome::Waiting)
         };
         self.open.values().filter(waits).cloned().collect()
     }

@@ -5,10 +5,10 @@ use fleet_api::{
     labels::PARENT_PLACEMENT,
     placement::{ClusterResourceBinding, ClusterResourcePlacement, ClusterResourcePlacementDisruptionBudget},
 };
-use fleet_core::eviction::{self, Binding, Budget, Count, Decision, Placement, Taken, World, decide};
+use fleet_core::eviction::{self, Binding, Budget, Count, Decision, EvictionOutcome, Placement, Taken, World, decide};
 use jiff::Timestamp;
 
-use super::report::{HeldUp, Outcome, Unavailable};
+use super::report::{DrainOutcome, HeldUp, Unavailable};
 use crate::{evictions::Eviction, hub::Hub, problem::Problem};
 
 /// What would become of an eviction of the placement now. `others` are the evictions that there are.
@@ -42,32 +42,34 @@ pub(super) async fn decision(
 }
 
 /// What a decision would make of the placement.
-pub(super) fn would_be(decision: &Decision) -> Outcome {
-    use eviction::Outcome as Decided;
+pub(super) fn would_be(decision: &Decision) -> DrainOutcome {
     match &decision.outcome {
-        Decided::Evict(_) => Outcome::WouldBeEvicted,
-        Decided::Executed { .. } => Outcome::Removing,
-        Decided::Invalid(Valid::PlacementMissing | Valid::PlacementDeleting | Valid::BindingMissing) => Outcome::Gone,
-        Decided::Invalid(Valid::PickFixed) => Outcome::Stays,
-        Decided::Invalid(_) | Decided::Blocked(_) | Decided::Waiting { .. } | Decided::Over | Decided::NeedsBudget => {
-            Outcome::WouldBeBlocked
+        EvictionOutcome::Evict(_) => DrainOutcome::WouldBeEvicted,
+        EvictionOutcome::Executed { .. } => DrainOutcome::Removing,
+        EvictionOutcome::Invalid(Valid::PlacementMissing | Valid::PlacementDeleting | Valid::BindingMissing) => {
+            DrainOutcome::Gone
         }
+        EvictionOutcome::Invalid(Valid::PickFixed) => DrainOutcome::Stays,
+        EvictionOutcome::Invalid(_)
+        | EvictionOutcome::Blocked(_)
+        | EvictionOutcome::Waiting { .. }
+        | EvictionOutcome::Over
+        | EvictionOutcome::NeedsBudget => DrainOutcome::WouldBeBlocked,
     }
 }
 
 /// What holds it up.
 pub(super) fn held_up(decision: &Decision) -> Option<HeldUp> {
-    use eviction::Outcome as Decided;
     let other = || {
         Some(HeldUp::Other {
             message: decision.message(),
         })
     };
     match &decision.outcome {
-        Decided::Evict(_) => None,
-        Decided::Invalid(Valid::PickFixed) => Some(HeldUp::PickFixed),
-        Decided::Blocked(Executed::NotPlaced) => Some(HeldUp::NotPlaced),
-        Decided::Blocked(_) | Decided::Waiting { .. } => decision
+        EvictionOutcome::Evict(_) => None,
+        EvictionOutcome::Invalid(Valid::PickFixed) => Some(HeldUp::PickFixed),
+        EvictionOutcome::Blocked(Executed::NotPlaced) => Some(HeldUp::NotPlaced),
+        EvictionOutcome::Blocked(_) | EvictionOutcome::Waiting { .. } => decision
             .count
             .as_ref()
             .map_or_else(other, |it| Some(counted(it, decision))),

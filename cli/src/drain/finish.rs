@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 
 use super::{
     explain,
-    report::{HeldUp, Outcome, Row},
+    report::{DrainOutcome, HeldUp, Row},
     state::{Cut, Drain, Key, TOGETHER},
 };
 use crate::{
@@ -35,13 +35,13 @@ impl Drain<'_> {
             }
         }
         for row in self.rows.values_mut() {
-            if row.outcome == Outcome::Evicted && self.options.wait {
-                row.outcome = Outcome::Removing;
+            if row.outcome == DrainOutcome::Evicted && self.options.wait {
+                row.outcome = DrainOutcome::Removing;
             }
             match (row.outcome, &self.silent) {
-                (Outcome::Removing, Some(since)) => row.held_up_by.push(HeldUp::Silent { since: since.clone() }),
-                (Outcome::Removing, None) => row.held_up_by.push(HeldUp::Cleanup),
-                (Outcome::Undecided, _) if row.held_up_by.is_empty() => row.held_up_by.push(HeldUp::NoAnswer),
+                (DrainOutcome::Removing, Some(since)) => row.held_up_by.push(HeldUp::Silent { since: since.clone() }),
+                (DrainOutcome::Removing, None) => row.held_up_by.push(HeldUp::Cleanup),
+                (DrainOutcome::Undecided, _) if row.held_up_by.is_empty() => row.held_up_by.push(HeldUp::NoAnswer),
                 _ => {}
             }
             if row.outcome.is_left() {
@@ -54,8 +54,9 @@ impl Drain<'_> {
 
     /// Asks what holds up those that were blocked.
     async fn explain(&mut self) {
-        let is_open =
-            |row: &&Row| matches!(row.outcome, Outcome::Blocked | Outcome::Waiting) && row.held_up_by.is_empty();
+        let is_open = |row: &&Row| {
+            matches!(row.outcome, DrainOutcome::Blocked | DrainOutcome::Waiting) && row.held_up_by.is_empty()
+        };
         let names: Vec<_> = self.rows.values().filter(is_open).map(|row| row.name.clone()).collect();
         let own: BTreeSet<_> = self.rows.values().filter_map(|row| row.eviction.clone()).collect();
         if names.is_empty() {

@@ -11,7 +11,7 @@ use futures::{StreamExt as _, stream};
 
 use super::{
     explain,
-    report::{HeldUp, Outcome},
+    report::{DrainOutcome, HeldUp},
     state::{Drain, Key, TOGETHER},
     survey::{self, Survey},
 };
@@ -58,25 +58,25 @@ impl Drain<'_> {
             };
             let row = self.row(key);
             row.kind = "ResourcePlacement";
-            (row.outcome, row.held_up_by) = (Outcome::Stays, vec![HeldUp::Namespaced]);
+            (row.outcome, row.held_up_by) = (DrainOutcome::Stays, vec![HeldUp::Namespaced]);
         }
         for binding in &survey.orphans {
             let message =
                 format!("ClusterResourceBinding {binding} does not say whose it is: its label parent-CRP is missing");
             let row = self.row(Key::of(binding));
             row.kind = "ClusterResourceBinding";
-            (row.outcome, row.held_up_by) = (Outcome::Stays, vec![HeldUp::Other { message }]);
+            (row.outcome, row.held_up_by) = (DrainOutcome::Stays, vec![HeldUp::Other { message }]);
         }
         for name in &survey.removing {
             if !self.rows.contains_key(&Key::of(name)) {
-                self.row(Key::of(name)).outcome = Outcome::Removing;
+                self.row(Key::of(name)).outcome = DrainOutcome::Removing;
             }
         }
         for name in &survey.placements {
             let was_off = self.rows.get(&Key::of(name)).is_some_and(|row| row.outcome.is_off());
             if let Some(why) = if was_off { self.came_back(name).await? } else { None } {
                 let row = self.row(Key::of(name));
-                (row.outcome, row.held_up_by) = (Outcome::Stays, vec![why]);
+                (row.outcome, row.held_up_by) = (DrainOutcome::Stays, vec![why]);
             }
         }
         self.runs.clone_from(&survey.runs);

@@ -9,7 +9,7 @@ use crate::output::{Shown, Table};
 /// A drain, as it is printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
+pub(crate) struct DrainSummary {
     pub(crate) cluster: String,
     pub(crate) dry_run: bool,
     /// Whether the cluster is cordoned.
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     pub(crate) cluster: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DrainOutcome,
     /// The eviction that asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) eviction: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Row {
 /// What became of a placement on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Outcome {
+pub(crate) enum DrainOutcome {
     /// It was taken off; the cluster removes its resources.
     Evicted,
     /// It was taken off before; the cluster still removes its resources.
@@ -67,7 +67,7 @@ pub(crate) enum Outcome {
     WouldBeBlocked,
 }
 
-impl Outcome {
+impl DrainOutcome {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Evicted => "evicted",
@@ -213,7 +213,7 @@ impl fmt::Display for HeldUp {
     }
 }
 
-impl Shown for Report {
+impl Shown for DrainSummary {
     fn table(&self) -> Table {
         let mut table = Table::new(&["PLACEMENT", "CLUSTER", "OUTCOME", "HELD UP BY"]);
         for row in &self.placements {

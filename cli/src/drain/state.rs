@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::report::{HeldUp, Outcome, Report, Row};
+use super::report::{DrainOutcome, DrainSummary, HeldUp, Row};
 use crate::{hub::Hub, old, terminal::Say};
 
 /// Requests at once.
@@ -93,17 +93,17 @@ impl<'a> Drain<'a> {
             namespace,
             name,
             cluster: self.cluster.to_owned(),
-            outcome: Outcome::Undecided,
+            outcome: DrainOutcome::Undecided,
             eviction: None,
             message: String::new(),
             held_up_by: Vec::new(),
         })
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> DrainSummary {
         let rows: Vec<_> = self.rows.values().cloned().collect();
-        let is_awaited = |row: &Row| self.options.wait && row.outcome == Outcome::Removing;
-        Report {
+        let is_awaited = |row: &Row| self.options.wait && row.outcome == DrainOutcome::Removing;
+        DrainSummary {
             cluster: self.cluster.to_owned(),
             dry_run: self.options.dry_run,
             cordoned: self.is_cordoned,

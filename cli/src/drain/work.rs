@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use fleet_api::{labels::PARENT_PLACEMENT, placement::ClusterResourceBinding};
 
 use super::{
-    report::{HeldUp, Outcome},
+    report::{DrainOutcome, HeldUp},
     state::{Drain, Key},
 };
 use crate::{cordon, hub::News};
@@ -80,16 +80,16 @@ impl Drain<'_> {
 
     fn settle(&mut self, left: &Going) {
         for row in self.rows.values_mut() {
-            let was_taken_off = matches!(row.outcome, Outcome::Evicted | Outcome::Removing);
+            let was_taken_off = matches!(row.outcome, DrainOutcome::Evicted | DrainOutcome::Removing);
             if was_taken_off && row.namespace.is_none() && !left.has(&row.name) {
-                row.outcome = Outcome::Removed;
+                row.outcome = DrainOutcome::Removed;
             }
         }
     }
 
     fn removing(&self) -> Vec<&str> {
         let rows = self.rows.values();
-        let removing = rows.filter(|row| matches!(row.outcome, Outcome::Evicted | Outcome::Removing));
+        let removing = rows.filter(|row| matches!(row.outcome, DrainOutcome::Evicted | DrainOutcome::Removing));
         removing.map(|row| row.name.as_str()).collect()
     }
 }

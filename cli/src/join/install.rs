@@ -11,7 +11,7 @@ use fleet_api::{
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use crate::{
-    clusters::Cluster,
+    clusters::KnownCluster,
     hub::{Hub, News},
 };
 
@@ -58,7 +58,7 @@ impl Release<'_> {
 }
 
 /// Waits until the hub says that the member has joined.
-pub(super) async fn joined(hub: &Cluster, cluster: &ClusterName) -> Result<()> {
+pub(super) async fn joined(hub: &KnownCluster, cluster: &ClusterName) -> Result<()> {
     let hub = Hub::of(hub);
     let own = |member: &MemberCluster| member.metadata.name.as_deref() == Some(cluster.as_str());
     let mut version = hub.version::<MemberCluster>().await?;

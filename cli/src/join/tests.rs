@@ -8,7 +8,7 @@ use crate::{
 async fn a_dry_run_says_what_would_be_written_and_prints_the_values() {
     let fake = Fake::new();
     let client = fake.server.client();
-    let hub = clusters::Cluster {
+    let hub = clusters::KnownCluster {
         watches: client.clone(),
         client,
         server: "https://hub.example:6443".to_owned(),

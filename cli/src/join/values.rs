@@ -8,7 +8,7 @@ use fleet_api::names::{ClusterName, FLEET_SYSTEM_NAMESPACE};
 use serde::Serialize;
 
 use super::TOKEN_SECRET;
-use crate::{clusters::Cluster, output};
+use crate::{clusters::KnownCluster, output};
 
 /// How the values are printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ struct ValuesSecret {
     namespace: String,
 }
 
-pub(super) fn values(hub: &Cluster, hub_url: Option<String>, cluster: &ClusterName, namespace: String) -> Values {
+pub(super) fn values(hub: &KnownCluster, hub_url: Option<String>, cluster: &ClusterName, namespace: String) -> Values {
     Values {
         namespace: Some(namespace.clone()).filter(|namespace| namespace != FLEET_SYSTEM_NAMESPACE),
         config: ValuesConfig {

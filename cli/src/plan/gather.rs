@@ -11,7 +11,7 @@ use fleet_api::{
 };
 use fleet_core::{
     explain::View,
-    plan::{self, Request, Settings, World},
+    plan::{self, HubFlags, Request, World},
     selection::{ObjectId, apis::Apis},
     snapshot::number,
     work::Stored,
@@ -134,7 +134,7 @@ pub(in crate::plan) async fn plan<S: Scope>(client: &Client, asked: &Asked<'_>) 
         cluster_scoped: &scoped,
         named_by_runs: &runs.needed,
         recorded_by_runs: &runs.recorded,
-        settings: Settings::default(),
+        settings: HubFlags::default(),
     };
     Ok(Shown::new(plan::plan(&world, request.as_ref()), notes, hidden))
 }

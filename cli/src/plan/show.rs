@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use fleet_core::{
     explain::quoted,
-    plan::{Action, Change, Cluster, Kind, ObjectChange, Plan},
+    plan::{Action, Change, Kind, ObjectChange, Plan, PlannedCluster},
     text,
 };
 use serde::Serialize;
@@ -307,7 +307,7 @@ fn clusters_fitting(plan: &Plan, out: &mut String, style: &Style) -> std::fmt::R
 }
 
 /// Those that are shown: of clusters that are not picked not all.
-fn listed(plan: &Plan) -> impl Iterator<Item = &Cluster> {
+fn listed(plan: &Plan) -> impl Iterator<Item = &PlannedCluster> {
     let mut not_picked = 0;
     plan.clusters.iter().filter(move |cluster| {
         not_picked += usize::from(cluster.change == Change::NotPicked);
@@ -323,7 +323,7 @@ fn clusters(plan: &Plan) -> Table {
     table
 }
 
-fn row(cluster: &Cluster) -> [String; 6] {
+fn row(cluster: &PlannedCluster) -> [String; 6] {
     let word = match cluster.change {
         Change::Added => "added",
         Change::Kept => "kept",

@@ -57,7 +57,7 @@ async fn cleanup_deletes_what_drains_have_left_and_nothing_else() {
     let report = uncordon(&client, "east", options(false, true), &hub.say())
         .await
         .expect("a report");
-    assert_eq!(report.outcome, Outcome::Uncordoned);
+    assert_eq!(report.outcome, UncordonOutcome::Uncordoned);
     assert!(report.evictions.is_empty());
     assert_eq!(hub.evictions(), ["drain-eviction-web-west-########", "mine"]);
     let report = uncordon(&client, "east", options(false, false), &hub.say())

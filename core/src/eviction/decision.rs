@@ -19,7 +19,7 @@ const NAMED_MAX: usize = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// What becomes of it.
-    pub outcome: Outcome,
+    pub outcome: EvictionOutcome,
     /// What the budget counted; none if it was not asked.
     pub count: Option<Count>,
     /// The clusters of the placement that are not available, by name. Empty if nobody had to look.
@@ -28,7 +28,7 @@ pub struct Decision {
 
 /// What becomes of an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EvictionOutcome {
     /// It has ended before. Nothing is written, ever.
     Over,
     /// There is nothing to evict. The end.
@@ -64,8 +64,8 @@ pub struct Unavailable {
     pub reason: String,
 }
 
-impl From<Outcome> for Decision {
-    fn from(outcome: Outcome) -> Self {
+impl From<EvictionOutcome> for Decision {
+    fn from(outcome: EvictionOutcome) -> Self {
         Self {
             outcome,
             count: None,
@@ -95,17 +95,17 @@ impl Decision {
     /// The words of the condition that says it; empty if none does.
     pub fn message(&self) -> String {
         match &self.outcome {
-            Outcome::Over | Outcome::NeedsBudget => String::new(),
-            Outcome::Invalid(state) => state.message(),
-            Outcome::Evict(target) => target.message.clone(),
-            Outcome::Executed { message } => message.clone(),
-            Outcome::Blocked(state) | Outcome::Waiting { blocked: state, .. } => state.message(),
+            EvictionOutcome::Over | EvictionOutcome::NeedsBudget => String::new(),
+            EvictionOutcome::Invalid(state) => state.message(),
+            EvictionOutcome::Evict(target) => target.message.clone(),
+            EvictionOutcome::Executed { message } => message.clone(),
+            EvictionOutcome::Blocked(state) | EvictionOutcome::Waiting { blocked: state, .. } => state.message(),
         }
     }
 
     /// What is in the way, which no condition says; empty if nothing is.
     pub fn detail(&self) -> String {
-        let (Outcome::Blocked(state) | Outcome::Waiting { blocked: state, .. }) = &self.outcome else {
+        let (EvictionOutcome::Blocked(state) | EvictionOutcome::Waiting { blocked: state, .. }) = &self.outcome else {
             return String::new();
         };
         let Some(count) = &self.count else {
@@ -140,15 +140,15 @@ impl Decision {
     /// What to tell people once it is stored.
     pub fn event(&self) -> Option<EvictionEvent> {
         match &self.outcome {
-            Outcome::Over | Outcome::NeedsBudget => None,
-            Outcome::Invalid(state) => Some(EvictionEvent::Invalid {
+            EvictionOutcome::Over | EvictionOutcome::NeedsBudget => None,
+            EvictionOutcome::Invalid(state) => Some(EvictionEvent::Invalid {
                 message: state.message(),
             }),
-            Outcome::Evict(_) | Outcome::Executed { .. } => Some(EvictionEvent::Executed {
+            EvictionOutcome::Evict(_) | EvictionOutcome::Executed { .. } => Some(EvictionEvent::Executed {
                 message: self.message(),
             }),
-            Outcome::Blocked(_) => Some(EvictionEvent::Blocked { why: self.detail() }),
-            Outcome::Waiting { until, .. } => Some(EvictionEvent::Waiting {
+            EvictionOutcome::Blocked(_) => Some(EvictionEvent::Blocked { why: self.detail() }),
+            EvictionOutcome::Waiting { until, .. } => Some(EvictionEvent::Waiting {
                 until: until.to_string(),
                 why: self.detail(),
             }),

@@ -263,7 +263,7 @@ impl Toy {
             self.show(self.aims[i]);
         }
         let (mut decision, mut status) = self.decide(i, Budget::Unread);
-        let read = decision.outcome == Outcome::NeedsBudget;
+        let read = decision.outcome == EvictionOutcome::NeedsBudget;
         if read {
             if !self.listed {
                 self.cache = self.truth.clone();
@@ -272,7 +272,7 @@ impl Toy {
             (decision, status) = self.decide(i, Budget::Limit(&self.limit));
         }
         let Some(status) = status else { return Ok(None) };
-        let evicts = matches!(decision.outcome, Outcome::Evict(_));
+        let evicts = matches!(decision.outcome, EvictionOutcome::Evict(_));
         if self.cache.evictions[i].target != status.target || !evicts {
             self.write(i, status, fault)?;
         }
@@ -292,7 +292,7 @@ impl Toy {
                     } else {
                         Budget::Unread
                     };
-                    if self.decide(i, budget).0.outcome != Outcome::Evict(target.clone()) {
+                    if self.decide(i, budget).0.outcome != EvictionOutcome::Evict(target.clone()) {
                         return Err(Stopped);
                     }
                     self.delete(i, &target.uid, fault)?;

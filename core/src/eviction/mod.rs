@@ -27,7 +27,7 @@ use fleet_api::placement::{EvictionTarget, PlacementType};
 use jiff::{SignedDuration, Timestamp};
 
 pub use budget::Count;
-pub use decision::{Decision, Outcome, Unavailable};
+pub use decision::{Decision, EvictionOutcome, Unavailable};
 pub use status::{Ended, executed};
 pub use world::{Binding, Budget, Eviction, Placement, Taken, World};
 
@@ -38,21 +38,21 @@ pub use world::{Binding, Budget, Eviction, Placement, Taken, World};
 /// the deletion, whatever has happened since.
 pub fn decide(eviction: &Eviction<'_>, world: &World<'_>, now: Timestamp) -> Decision {
     if eviction.ended().is_some() {
-        return Outcome::Over.into();
+        return EvictionOutcome::Over.into();
     }
     if let Some(target) = &eviction.status.target
         && world.bindings.iter().all(|b| b.uid != target.uid || b.deleting)
     {
         let message = target.message.clone();
-        return Outcome::Executed { message }.into();
+        return EvictionOutcome::Executed { message }.into();
     }
     let (placement, target) = match target(eviction, world) {
         Ok(found) => found,
-        Err(invalid) => return Outcome::Invalid(invalid).into(),
+        Err(invalid) => return EvictionOutcome::Invalid(invalid).into(),
     };
     if target.deleting {
         let message = Executed::Deleting.message();
-        return Outcome::Executed { message }.into();
+        return EvictionOutcome::Executed { message }.into();
     }
     let unavailable = world.unavailable(target);
     let decision = |outcome, count| Decision {
@@ -61,14 +61,14 @@ pub fn decide(eviction: &Eviction<'_>, world: &World<'_>, now: Timestamp) -> Dec
         unavailable: unavailable.clone(),
     };
     if !target.placed {
-        return decision(Outcome::Blocked(Executed::NotPlaced), None);
+        return decision(EvictionOutcome::Blocked(Executed::NotPlaced), None);
     }
     let period = placement.unavailable_period();
     if failed::is_failed(target, period, now) {
         return decision(evict(eviction, target, &Executed::Failed), None);
     }
     let limit = match world.budget {
-        Budget::Unread => return Outcome::NeedsBudget.into(),
+        Budget::Unread => return EvictionOutcome::NeedsBudget.into(),
         Budget::None => return decision(evict(eviction, target, &Executed::NoBudget), None),
         Budget::Limit(limit) => limit,
     };
@@ -109,9 +109,9 @@ fn target<'a, 'w>(eviction: &Eviction<'_>, world: &'w World<'a>) -> Result<(Plac
 }
 
 /// The binding is to be deleted. What was decided first about the same one stands.
-fn evict(eviction: &Eviction<'_>, target: &Binding<'_>, allowed: &Executed) -> Outcome {
+fn evict(eviction: &Eviction<'_>, target: &Binding<'_>, allowed: &Executed) -> EvictionOutcome {
     let first = eviction.status.target.as_ref().filter(|first| first.uid == target.uid);
-    Outcome::Evict(first.cloned().unwrap_or_else(|| EvictionTarget {
+    EvictionOutcome::Evict(first.cloned().unwrap_or_else(|| EvictionTarget {
         name: target.name.to_owned(),
         uid: target.uid.to_owned(),
         message: allowed.message(),
@@ -125,14 +125,14 @@ fn wait_or_block(
     target: &Binding<'_>,
     period: SignedDuration,
     now: Timestamp,
-) -> Outcome {
+) -> EvictionOutcome {
     let until = eviction.waits_until().filter(|until| now < *until);
     let Some(until) = until else {
-        return Outcome::Blocked(blocked);
+        return EvictionOutcome::Blocked(blocked);
     };
     // A binding that fails meanwhile needs no budget any more.
     let fails_at = failed::fails_at(target, period).filter(|at| now < *at);
-    Outcome::Waiting {
+    EvictionOutcome::Waiting {
         blocked,
         until,
         look_again: fails_at.map_or(until, |at| at.min(until)),

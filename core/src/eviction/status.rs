@@ -5,7 +5,7 @@ use fleet_api::conditions::{self, Status};
 use fleet_api::placement::EvictionStatus;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Decision, Eviction, Outcome, later};
+use super::{Decision, Eviction, EvictionOutcome, later};
 
 /// An end: nothing is decided about the eviction any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,15 +55,15 @@ impl Decision {
         let mut status = eviction.status.clone();
         let (list, generation) = (&mut status.conditions, eviction.generation);
         let valid = match &self.outcome {
-            Outcome::Over | Outcome::NeedsBudget => return None,
-            Outcome::Invalid(state) => state.clone(),
+            EvictionOutcome::Over | EvictionOutcome::NeedsBudget => return None,
+            EvictionOutcome::Invalid(state) => state.clone(),
             _ => Valid::Valid,
         };
         conditions::set(list, &valid, generation, now);
         match &self.outcome {
-            Outcome::Evict(target) => status.target = Some(target.clone()),
-            Outcome::Executed { message } => return Some(with_message(status, message, generation, now)),
-            Outcome::Blocked(state) => {
+            EvictionOutcome::Evict(target) => status.target = Some(target.clone()),
+            EvictionOutcome::Executed { message } => return Some(with_message(status, message, generation, now)),
+            EvictionOutcome::Blocked(state) => {
                 conditions::set(list, state, generation, now);
                 status.target = None;
             }

@@ -133,7 +133,7 @@ impl Hub {
     }
 
     /// Decides and stores what is to be written.
-    fn store(&mut self, now: i64) -> Outcome {
+    fn store(&mut self, now: i64) -> EvictionOutcome {
         let decision = self.decide(now);
         let status = decision.status(&self.view(), at(now));
         if let Some(status) = status {
@@ -166,10 +166,10 @@ fn ready(clusters: &[&str]) -> Vec<Stored> {
 
 #[track_caller]
 fn assert_invalid(hub: &mut Hub, message: &str) {
-    assert!(matches!(hub.store(1000), Outcome::Invalid(_)));
+    assert!(matches!(hub.store(1000), EvictionOutcome::Invalid(_)));
     assert_eq!(hub.says("Valid"), Some((Status::False, message.to_owned())));
     assert_eq!(hub.says("Executed"), None);
-    assert_eq!(hub.store(2000), Outcome::Over, "it stays invalid");
+    assert_eq!(hub.store(2000), EvictionOutcome::Over, "it stays invalid");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn without_a_placement_it_is_invalid_for_ever() {
     let placement = hub.placement.take();
     assert_invalid(&mut hub, "Failed to find ClusterResourcePlacement targeted by eviction");
     hub.placement = placement;
-    assert_eq!(hub.store(3000), Outcome::Over, "the placement comes too late");
+    assert_eq!(hub.store(3000), EvictionOutcome::Over, "the placement comes too late");
 }
 
 #[test]
@@ -215,13 +215,13 @@ fn there_must_be_one_binding_for_the_cluster() {
 #[test]
 fn what_is_going_anyway_is_executed_without_a_deletion() {
     let mut hub = Hub::new(pick_n(1), vec![stored("a", "Bound", &[READY]).deleting()]).budget(json!({}));
-    assert!(matches!(hub.store(1000), Outcome::Executed { .. }));
+    assert!(matches!(hub.store(1000), EvictionOutcome::Executed { .. }));
     let message = "Eviction is allowed, resources propagated by placement is currently being removed from cluster \
                    targeted by eviction";
     assert_eq!(hub.says("Valid"), Some((Status::True, "Eviction is valid".into())));
     assert_eq!(hub.says("Executed"), Some((Status::True, message.into())));
     assert_eq!(hub.eviction.2.target, None);
-    assert_eq!(hub.store(2000), Outcome::Over);
+    assert_eq!(hub.store(2000), EvictionOutcome::Over);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn what_is_not_placed_is_blocked() {
         stored("a", "Somehow", &[READY]),
     ] {
         let mut hub = Hub::new(pick_all(), vec![binding]);
-        assert!(matches!(hub.store(1000), Outcome::Blocked(_)));
+        assert!(matches!(hub.store(1000), EvictionOutcome::Blocked(_)));
         let message = "Eviction is blocked, placement has not propagated resources to target cluster yet";
         assert_eq!(hub.says("Executed"), Some((Status::False, message.into())));
     }
@@ -241,7 +241,7 @@ fn what_is_not_placed_is_blocked() {
     let hub = Hub::new(pick_all(), vec![was_bound]).budget(json!({ "minAvailable": 1 }));
     assert!(matches!(
         hub.decide(1000).outcome,
-        Outcome::Blocked(Executed::OverBudget { .. })
+        EvictionOutcome::Blocked(Executed::OverBudget { .. })
     ));
 }
 
@@ -287,7 +287,7 @@ fn what_has_failed_needs_no_budget() {
         hub.placement.as_mut().unwrap().1.strategy = serde_json::from_value(strategy).unwrap();
         let decision = hub.decide(now);
         if failed {
-            assert!(matches!(decision.outcome, Outcome::Evict(_)), "{line}");
+            assert!(matches!(decision.outcome, EvictionOutcome::Evict(_)), "{line}");
             assert_eq!(
                 decision.message(),
                 "Eviction is allowed, placement has failed",
@@ -308,14 +308,14 @@ fn what_has_failed_needs_no_budget() {
 fn the_period_is_a_minute_unless_said_otherwise() {
     let late = stored("a", "Bound", &["Available False@1 NotAllWorkAreAvailable x"]);
     let hub = Hub::new(json!(null), vec![late]).budget(json!({ "minAvailable": 1 }));
-    assert!(matches!(hub.decide(1059).outcome, Outcome::Blocked(_)));
-    assert!(matches!(hub.decide(1060).outcome, Outcome::Evict(_)));
+    assert!(matches!(hub.decide(1059).outcome, EvictionOutcome::Blocked(_)));
+    assert!(matches!(hub.decide(1060).outcome, EvictionOutcome::Evict(_)));
 }
 
 #[test]
 fn a_deletion_is_recorded_first_and_ends_with_the_recorded_words() {
     let mut hub = Hub::new(pick_n(1), ready(&["a"]));
-    let Outcome::Evict(target) = hub.store(1000) else {
+    let EvictionOutcome::Evict(target) = hub.store(1000) else {
         panic!()
     };
     assert_eq!((target.name.as_str(), target.uid.as_str()), ("crp-a", "uid-a"));
@@ -329,13 +329,13 @@ fn a_deletion_is_recorded_first_and_ends_with_the_recorded_words() {
     assert!(hub.view().is_under_way());
     hub.eviction.2 = executed(&hub.view(), at(1001));
     assert_eq!(hub.says("Executed"), Some((Status::True, target.message)));
-    assert_eq!(hub.store(2000), Outcome::Over);
+    assert_eq!(hub.store(2000), EvictionOutcome::Over);
 }
 
 #[test]
 fn after_a_crash_the_record_decides() {
     let mut hub = Hub::new(pick_n(1), ready(&["a"]));
-    let Outcome::Evict(target) = hub.store(1000) else {
+    let EvictionOutcome::Evict(target) = hub.store(1000) else {
         panic!()
     };
     // The deletion has happened: whatever else has happened since, the eviction has.
@@ -344,7 +344,7 @@ fn after_a_crash_the_record_decides() {
     let message = target.message.clone();
     assert_eq!(
         hub.decide(2000).outcome,
-        Outcome::Executed {
+        EvictionOutcome::Executed {
             message: message.clone()
         }
     );
@@ -352,7 +352,7 @@ fn after_a_crash_the_record_decides() {
     hub.bindings[0].metadata.uid = Some("made anew".into());
     assert_eq!(
         hub.store(2000),
-        Outcome::Executed {
+        EvictionOutcome::Executed {
             message: message.clone()
         }
     );
@@ -362,28 +362,31 @@ fn after_a_crash_the_record_decides() {
 #[test]
 fn a_record_without_its_deletion_is_decided_anew() {
     let mut hub = Hub::new(pick_n(1), ready(&["a"]));
-    let Outcome::Evict(target) = hub.store(1000) else {
+    let EvictionOutcome::Evict(target) = hub.store(1000) else {
         panic!()
     };
     // The same binding: what was decided first stands, also if the budget speaks otherwise by now.
     let hub = &mut hub;
     hub.budget = Some(serde_json::from_value(json!({ "minAvailable": 0 })).unwrap());
-    assert_eq!(hub.store(2000), Outcome::Evict(target));
+    assert_eq!(hub.store(2000), EvictionOutcome::Evict(target));
     hub.budget = Some(serde_json::from_value(json!({ "minAvailable": 1 })).unwrap());
-    assert!(matches!(hub.store(2000), Outcome::Blocked(_)));
+    assert!(matches!(hub.store(2000), EvictionOutcome::Blocked(_)));
     assert_eq!(hub.eviction.2.target, None, "nothing is deleted for it");
 }
 
 #[test]
 fn the_budget_is_asked_only_where_it_decides() {
     let ask = |hub: Hub| hub.decide_with(Budget::Unread, 1000).outcome;
-    assert_eq!(ask(Hub::new(pick_n(1), ready(&["a"]))), Outcome::NeedsBudget);
-    assert!(matches!(ask(Hub::new(pick_n(1), ready(&["b"]))), Outcome::Invalid(_)));
+    assert_eq!(ask(Hub::new(pick_n(1), ready(&["a"]))), EvictionOutcome::NeedsBudget);
+    assert!(matches!(
+        ask(Hub::new(pick_n(1), ready(&["b"]))),
+        EvictionOutcome::Invalid(_)
+    ));
     let failed = vec![stored("a", "Bound", &["Overridden False@1 OverriddenFailed"])];
-    assert!(matches!(ask(Hub::new(pick_n(1), failed)), Outcome::Evict(_)));
+    assert!(matches!(ask(Hub::new(pick_n(1), failed)), EvictionOutcome::Evict(_)));
     assert!(matches!(
         ask(Hub::new(pick_n(1), vec![stored("a", "Scheduled", &[])])),
-        Outcome::Blocked(_)
+        EvictionOutcome::Blocked(_)
     ));
 }
 
@@ -397,7 +400,7 @@ fn budgets_that_pick_all_cannot_use_are_named() {
             json!({ "minAvailable": "0%" }),
         ] {
             let decision = Hub::new(policy.clone(), ready(&["a", "b"])).budget(limit).decide(1000);
-            assert_eq!(decision.outcome, Outcome::Blocked(Executed::Misconfigured));
+            assert_eq!(decision.outcome, EvictionOutcome::Blocked(Executed::Misconfigured));
             assert!(
                 decision
                     .detail()
@@ -476,14 +479,14 @@ fn what_is_missing_is_told_beside_the_exact_message() {
 fn another_evictions_deletion_counts_before_any_watch_shows_it() {
     let mut first = Hub::new(pick_n(3), ready(&["a", "b", "c"])).budget(json!({ "maxUnavailable": 1 }));
     first.eviction.1.cluster_name = "b".into();
-    assert!(matches!(first.store(1000), Outcome::Evict(_)));
+    assert!(matches!(first.store(1000), EvictionOutcome::Evict(_)));
     let recorded = first.eviction.2.clone();
     first.eviction.2 = executed(&first.view(), at(1000));
     for other in [recorded, first.eviction.2.clone()] {
         let mut second = Hub::new(pick_n(3), ready(&["a", "b", "c"])).budget(json!({ "maxUnavailable": 1 }));
         second.others = vec![other];
         let decision = second.decide(1000);
-        assert!(matches!(decision.outcome, Outcome::Blocked(_)), "{decision:?}");
+        assert!(matches!(decision.outcome, EvictionOutcome::Blocked(_)), "{decision:?}");
         assert_eq!(decision.detail(), "needs 3 available, has 2: b (Deleting)");
     }
 }
@@ -495,7 +498,7 @@ fn two_evictions_of_one_binding_cost_one() {
     let mut second = Hub::new(pick_n(1), ready(&["a"])).budget(json!({ "maxUnavailable": 1 }));
     second.others = vec![first.eviction.2.clone()];
     // Nobody knows yet whether the first gets through.
-    assert!(matches!(second.decide(1000).outcome, Outcome::Evict(_)));
+    assert!(matches!(second.decide(1000).outcome, EvictionOutcome::Evict(_)));
     first.eviction.2 = executed(&first.view(), at(1001));
     second.others = vec![first.eviction.2];
     assert_eq!(second.decide(1001).message(), Executed::Deleting.message());
@@ -504,12 +507,12 @@ fn two_evictions_of_one_binding_cost_one() {
 #[test]
 fn a_blocked_eviction_is_never_tried_again() {
     let mut hub = Hub::new(pick_all(), ready(&["a"])).budget(json!({ "minAvailable": 1 }));
-    assert!(matches!(hub.store(1000), Outcome::Blocked(_)));
+    assert!(matches!(hub.store(1000), EvictionOutcome::Blocked(_)));
     hub.budget = None;
-    assert_eq!(hub.store(1001), Outcome::Over);
+    assert_eq!(hub.store(1001), EvictionOutcome::Over);
     // Executed ends it for any generation, Valid only for its own.
     hub.eviction.0.generation = Some(2);
-    assert_eq!(hub.decide(1002).outcome, Outcome::Over);
+    assert_eq!(hub.decide(1002).outcome, EvictionOutcome::Over);
 }
 
 #[test]
@@ -520,7 +523,7 @@ fn by_choice_it_waits_for_the_budget() {
         .annotated(wait, "10m");
     let waiting = hub.store(1010);
     assert!(
-        matches!(waiting, Outcome::Waiting { until, look_again, .. } if until == at(1600) && look_again == at(1600))
+        matches!(waiting, EvictionOutcome::Waiting { until, look_again, .. } if until == at(1600) && look_again == at(1600))
     );
     assert_eq!(
         (hub.says("Valid").unwrap().0, hub.says("Executed")),
@@ -530,8 +533,11 @@ fn by_choice_it_waits_for_the_budget() {
     assert!(hub.view().is_under_way());
     let mut relaxed = Hub::new(pick_all(), ready(&["a"])).annotated(wait, "10m");
     relaxed.eviction.2 = hub.eviction.2.clone();
-    assert!(matches!(relaxed.decide(1500).outcome, Outcome::Evict(_)));
-    assert!(matches!(hub.store(1600), Outcome::Blocked(_)), "the time is over");
+    assert!(matches!(relaxed.decide(1500).outcome, EvictionOutcome::Evict(_)));
+    assert!(
+        matches!(hub.store(1600), EvictionOutcome::Blocked(_)),
+        "the time is over"
+    );
 }
 
 #[test]
@@ -542,8 +548,8 @@ fn who_waits_looks_again_when_its_target_fails() {
         .budget(json!({ "minAvailable": 1 }))
         .annotated(wait, "1h");
     let outcome = hub.decide(1010).outcome;
-    assert!(matches!(outcome, Outcome::Waiting { look_again, .. } if look_again == at(1060)));
-    assert!(matches!(hub.decide(1060).outcome, Outcome::Evict(_)));
+    assert!(matches!(outcome, EvictionOutcome::Waiting { look_again, .. } if look_again == at(1060)));
+    assert!(matches!(hub.decide(1060).outcome, EvictionOutcome::Evict(_)));
 }
 
 #[test]
@@ -553,7 +559,7 @@ fn what_is_no_duration_is_ignored_and_named() {
         .budget(json!({}))
         .annotated(wait, "soon");
     assert_eq!(hub.view().ignored, [(wait, "soon")]);
-    assert!(matches!(hub.decide(1000).outcome, Outcome::Blocked(_)));
+    assert!(matches!(hub.decide(1000).outcome, EvictionOutcome::Blocked(_)));
 }
 
 #[test]

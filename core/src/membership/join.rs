@@ -33,7 +33,7 @@ pub struct World<'a> {
 
 /// What the plan depends on besides.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct JoinSettings {
     /// Networking agents share the member's identity and write to its namespace.
     pub networking: bool,
     /// ClusterProfiles are exported, so that every MemberCluster needs their finalizer too.
@@ -151,7 +151,7 @@ impl Blocked {
 }
 
 /// The writes that are missing, in order, or what is in the way.
-pub fn plan(world: &World<'_>, settings: &Settings) -> Result<Vec<Step>, Blocked> {
+pub fn plan(world: &World<'_>, settings: &JoinSettings) -> Result<Vec<Step>, Blocked> {
     let mc = world.mc;
     let cluster = ClusterName::new(mc.metadata.name.clone().unwrap_or_default())?;
     let subject = subject(&mc.spec.identity, &cluster)?;
@@ -269,7 +269,7 @@ fn keep_namespace(
     Err(Blocked::ForeignNamespace(cluster.namespace()))
 }
 
-fn patch_member(mc: &MemberCluster, cluster: &ClusterName, settings: &Settings) -> Option<Step> {
+fn patch_member(mc: &MemberCluster, cluster: &ClusterName, settings: &JoinSettings) -> Option<Step> {
     let mut list = mc.metadata.finalizers.clone().unwrap_or_default();
     let before = list.len();
     let mut wanted = vec![finalizers::MEMBER_CLUSTER];
@@ -304,7 +304,7 @@ pub fn owner(mc: &MemberCluster) -> OwnerReference {
 }
 
 /// What a member may do on the hub: read its own conversation and its own Works, and see whether its namespace lives.
-pub fn rules(cluster: &ClusterName, settings: &Settings) -> Vec<PolicyRule> {
+pub fn rules(cluster: &ClusterName, settings: &JoinSettings) -> Vec<PolicyRule> {
     let strings = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
     let rule = |group: &str, resource: &str, names: Option<Vec<String>>, verbs: &[&str]| PolicyRule {
         api_groups: Some(strings(&[group])),
@@ -360,7 +360,7 @@ fn user(subject: &Subject) -> String {
     }
 }
 
-fn channel_annotations(settings: &Settings) -> BTreeMap<String, String> {
+fn channel_annotations(settings: &JoinSettings) -> BTreeMap<String, String> {
     [
         (CHANNEL_ENDPOINT, &settings.channel_endpoint),
         (CHANNEL_CA, &settings.channel_ca),

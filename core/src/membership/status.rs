@@ -25,7 +25,7 @@ pub const FIRST_WORD: SignedDuration = SignedDuration::from_secs(5);
 
 /// What the status depends on besides the objects.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct StatusSettings {
     /// Networking agents are expected too.
     pub networking: bool,
     /// Silence that means a lost heartbeat.
@@ -54,7 +54,7 @@ pub fn judge(
     imc: Option<&InternalMemberCluster>,
     previous_imc_uid: Option<&str>,
     not_ready: Option<&str>,
-    settings: &Settings,
+    settings: &StatusSettings,
     now: Timestamp,
 ) -> Judged {
     let generation = mc.metadata.generation.unwrap_or_default();

@@ -11,7 +11,7 @@ use fleet_api::placement::{
 };
 use fleet_api::raw::RawJson;
 
-use super::{BadRule, Cluster, rules};
+use super::{BadRule, LabelledCluster, rules};
 use crate::envelope::{self, EnvelopeKind};
 use crate::selection::{ClusterScoped, ObjectId};
 
@@ -157,7 +157,7 @@ impl<'a> Chosen<'a> {
     }
 
     /// What the binding to `cluster` names: the overrides with at least one rule for it.
-    pub fn on(&self, cluster: &Cluster<'_>) -> Result<Lists, BadRule> {
+    pub fn on(&self, cluster: &LabelledCluster<'_>) -> Result<Lists, BadRule> {
         let mut lists = Lists::default();
         for (name, spec) in &self.cluster_wide {
             let rules = rules::matching(&spec.policy, cluster).map_err(|error| error.in_snapshot(name))?;

@@ -32,7 +32,7 @@ pub use rules::{BadRule, matching};
 
 /// The cluster for which a manifest is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cluster<'a> {
+pub struct LabelledCluster<'a> {
     /// The MemberCluster's name.
     pub name: &'a str,
     /// The MemberCluster's labels.
@@ -89,7 +89,7 @@ struct Prepared<'a> {
 /// The overrides of a binding, for its cluster.
 #[derive(Debug, Clone)]
 pub struct Overrides<'a> {
-    cluster: Cluster<'a>,
+    cluster: LabelledCluster<'a>,
     prepared: Vec<Prepared<'a>>,
     rbac: Rbac,
 }
@@ -121,7 +121,7 @@ pub struct Error {
 
 impl<'a> Overrides<'a> {
     /// No overrides at all.
-    pub fn none(cluster: Cluster<'a>) -> Self {
+    pub fn none(cluster: LabelledCluster<'a>) -> Self {
         Self {
             cluster,
             prepared: Vec::new(),
@@ -137,7 +137,7 @@ impl<'a> Overrides<'a> {
 
     /// The override snapshots that a binding names, in its order, each with its content.
     pub fn new(
-        cluster: Cluster<'a>,
+        cluster: LabelledCluster<'a>,
         cluster_wide: impl IntoIterator<Item = (&'a str, &'a ClusterResourceOverrideSpec)>,
         namespaced: impl IntoIterator<Item = (&'a str, &'a str, &'a ResourceOverrideSpec)>,
     ) -> Result<Self, BadRule> {
@@ -239,7 +239,7 @@ impl<'a> Prepared<'a> {
         snapshot: &'a str,
         selected: Vec<ObjectId>,
         policy: &'a OverridePolicy,
-        cluster: &Cluster<'_>,
+        cluster: &LabelledCluster<'_>,
     ) -> Result<Self, BadRule> {
         let rules = rules::matching(policy, cluster).map_err(|error| error.in_snapshot(snapshot))?;
         Ok(Self {
@@ -255,7 +255,7 @@ fn value_text(entry: &JsonPatchOverride) -> Option<&str> {
     entry.value.as_ref().map(RawJson::as_str)
 }
 
-fn patched(document: &mut Value, entries: &[JsonPatchOverride], cluster: &Cluster<'_>) -> Result<(), String> {
+fn patched(document: &mut Value, entries: &[JsonPatchOverride], cluster: &LabelledCluster<'_>) -> Result<(), String> {
     for entry in entries {
         let text = variables::substitute(value_text(entry).unwrap_or("null"), cluster)?;
         let value =

@@ -2,7 +2,7 @@
 
 use fleet_api::placement::{ClusterSelectorTerm, OverridePolicy, OverrideRule};
 
-use super::Cluster;
+use super::LabelledCluster;
 use crate::scheduler::{BadSelector, Selector};
 
 /// A rule that cannot be matched against any cluster.
@@ -32,7 +32,7 @@ impl BadRule {
 /// one without label selector selects nothing.
 pub fn matching<'a>(
     policy: &'a OverridePolicy,
-    cluster: &Cluster<'_>,
+    cluster: &LabelledCluster<'_>,
 ) -> Result<Vec<(usize, &'a OverrideRule)>, BadRule> {
     let mut rules = Vec::new();
     for (index, rule) in policy.override_rules.iter().enumerate() {
@@ -55,7 +55,7 @@ pub fn matching<'a>(
     Ok(rules)
 }
 
-fn term_matches(term: &ClusterSelectorTerm, cluster: &Cluster<'_>) -> Result<bool, BadSelector> {
+fn term_matches(term: &ClusterSelectorTerm, cluster: &LabelledCluster<'_>) -> Result<bool, BadSelector> {
     let Some(selector) = &term.label_selector else {
         return Ok(false);
     };

@@ -62,7 +62,7 @@ fn rendered(overrides: &Overrides<'_>, manifest: &RawJson) -> Result<Rendered, S
 #[test]
 fn a_rule_without_selector_is_for_none_and_one_without_terms_for_all() {
     let labels = labels(&[("env", "prod")]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -98,7 +98,7 @@ fn a_rule_without_selector_is_for_none_and_one_without_terms_for_all() {
 #[test]
 fn what_no_rule_is_about_stays_untouched() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -110,7 +110,7 @@ fn what_no_rule_is_about_stays_untouched() {
 #[test]
 fn an_override_of_a_namespace_is_one_of_everything_in_it() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -128,7 +128,7 @@ fn an_override_of_a_namespace_is_one_of_everything_in_it() {
 #[test]
 fn the_namespaced_override_and_the_later_rule_win() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -153,7 +153,7 @@ fn the_namespaced_override_and_the_later_rule_win() {
 #[test]
 fn what_is_deleted_is_not_patched_any_more() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -169,7 +169,7 @@ fn what_is_deleted_is_not_patched_any_more() {
 #[test]
 fn an_error_names_snapshot_and_object() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -194,7 +194,7 @@ fn an_error_names_snapshot_and_object() {
 #[test]
 fn an_absent_value_is_null() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -212,7 +212,7 @@ fn equal_clusters_are_one_class() {
     let (eu, us) = (labels(&[("region", "eu")]), labels(&[("region", "us")]));
     let patch = |value: &str| json!([{ "op": "add", "path": "/spec/paused", "value": value }]);
     let class = |spec: &ResourceOverrideSpec, name: &str, labels: &BTreeMap<String, String>| {
-        Overrides::new(Cluster { name, labels }, [], [("app", "ro-0", spec)])
+        Overrides::new(LabelledCluster { name, labels }, [], [("app", "ro-0", spec)])
             .unwrap()
             .class()
     };
@@ -228,7 +228,7 @@ fn chosen(
     placement: &PlacementKey,
     cros: &[(&str, Value)],
     ros: &[(&str, &str, Value)],
-    cluster: &Cluster<'_>,
+    cluster: &LabelledCluster<'_>,
 ) -> Lists {
     let envelope = RawJson::from(json!({
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
@@ -286,7 +286,7 @@ fn whatever_overrides_can_be_about_is_found_under_something() {
 #[test]
 fn overrides_are_chosen_by_reference_selector_and_cluster() {
     let labels = labels(&[("env", "prod")]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -342,7 +342,7 @@ fn overrides_are_chosen_by_reference_selector_and_cluster() {
 #[test]
 fn a_bad_rule_is_named() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -365,7 +365,7 @@ fn a_bad_rule_is_named() {
 #[test]
 fn a_patch_makes_no_other_object() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };
@@ -400,7 +400,7 @@ fn a_patch_makes_no_other_object() {
 #[test]
 fn where_rights_are_not_a_tenants_matter_no_tenant_patches_them() {
     let labels = labels(&[]);
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "c1",
         labels: &labels,
     };

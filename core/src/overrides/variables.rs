@@ -2,14 +2,14 @@
 //!
 //! They are replaced in the JSON text, so that they can be part of a string; never in paths.
 
-use super::Cluster;
+use super::LabelledCluster;
 use crate::text::quote;
 
 const NAME: &str = "${MEMBER-CLUSTER-NAME}";
 const LABEL: &str = "${MEMBER-CLUSTER-LABEL-KEY-";
 
 /// `text` with the cluster's name and labels in place of the variables.
-pub fn substitute(text: &str, cluster: &Cluster<'_>) -> Result<String, String> {
+pub fn substitute(text: &str, cluster: &LabelledCluster<'_>) -> Result<String, String> {
     let text = text.replace(NAME, cluster.name);
     // Once from left to right, whatever the text is made of: a tenant may write tens of thousands of variables.
     let (mut done, mut rest) = (String::new(), text.as_str());
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     /// From the start of the text for each variable: as upstream does it, in time that grows with the square of its length.
-    fn one_by_one(text: &str, cluster: &Cluster<'_>) -> Result<String, String> {
+    fn one_by_one(text: &str, cluster: &LabelledCluster<'_>) -> Result<String, String> {
         let mut text = text.replace(NAME, cluster.name);
         while let Some(start) = text.find(LABEL) {
             let after = &text[start + LABEL.len()..];
@@ -78,7 +78,7 @@ mod tests {
         ) {
             let labels = [("a", "1"), ("b", ""), ("c1", "x-y")];
             let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-            let cluster = Cluster { name: "c1", labels: &labels };
+            let cluster = LabelledCluster { name: "c1", labels: &labels };
             let text = parts.concat();
             // What is too long to be quoted in full is compared by its beginning.
             let expected = one_by_one(&text, &cluster).map_err(|error| quote(&error).into_owned());
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_text_of_variables_alone_takes_no_longer_than_its_length() {
         let labels = BTreeMap::from([("a".to_owned(), "b".repeat(63))]);
-        let cluster = Cluster {
+        let cluster = LabelledCluster {
             name: "c1",
             labels: &labels,
         };
@@ -107,7 +107,7 @@ mod tests {
             ("region".to_owned(), "eu".to_owned()),
             ("fleet/env".to_owned(), "prod".to_owned()),
         ]);
-        let cluster = Cluster {
+        let cluster = LabelledCluster {
             name: "c1",
             labels: &labels,
         };

@@ -20,7 +20,7 @@ pub struct Plan {
     /// The policy.
     pub policy: Policy,
     /// Every cluster of the fleet, and those that the placement is still on; by name.
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<PlannedCluster>,
     /// What changes on clusters. Those with equal changes are together.
     pub differences: Vec<Difference>,
     /// How it is rolled out.
@@ -100,7 +100,7 @@ pub struct Policy {
 /// What becomes of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cluster {
+pub struct PlannedCluster {
     /// Its name.
     pub name: String,
     /// What changes for it.
@@ -312,7 +312,7 @@ impl Plan {
 
     /// Whether what would be differs from what is.
     pub fn differs(&self) -> bool {
-        let changes = |cluster: &Cluster| matches!(cluster.change, Change::Added | Change::Removed);
+        let changes = |cluster: &PlannedCluster| matches!(cluster.change, Change::Added | Change::Removed);
         self.refused.is_some()
             || self.placement.is_new
             || self.resources.is_new

@@ -33,8 +33,8 @@ use fleet_api::raw::RawJson;
 use jiff::Timestamp;
 
 pub use answer::{
-    Action, Blocked, Change, Cluster, Difference, Kind, ObjectChange, PlacedObject, Placing, Plan, Policy, Resources,
-    Rollout, Run, Score, StageLeft, Turn, Wave,
+    Action, Blocked, Change, Difference, Kind, ObjectChange, PlacedObject, Placing, Plan, PlannedCluster, Policy,
+    Resources, Rollout, Run, Score, StageLeft, Turn, Wave,
 };
 pub use staged::{Request, Written, left};
 
@@ -79,14 +79,14 @@ pub struct World<'a> {
     /// Groups of resources that update runs have ever recorded.
     pub recorded_by_runs: &'a [u64],
     /// Choices of whoever runs the hub.
-    pub settings: Settings,
+    pub settings: HubFlags,
 }
 
 /// The hub agent's flags, as far as they matter here. The default is the hub agent's.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Settings {
+pub struct HubFlags {
     /// Those of the scheduler.
-    pub scheduler: scheduler::Settings,
+    pub scheduler: scheduler::SchedulerSettings,
     /// Whether objects that grant rights may come out of a namespace.
     pub rbac: Rbac,
 }
@@ -147,9 +147,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         history_limit(self.world.placement.spec)
     }
 
-    fn cluster<'c>(&'c self, name: &'c str) -> overrides::Cluster<'c> {
+    fn cluster<'c>(&'c self, name: &'c str) -> overrides::LabelledCluster<'c> {
         let labels = self.labels.get(name).copied().unwrap_or(&NO_LABELS);
-        overrides::Cluster { name, labels }
+        overrides::LabelledCluster { name, labels }
     }
 
     /// The overrides on a cluster, or what is wrong with them.

@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Walk;
-use super::answer::{Change, Cluster, Policy, Score};
+use super::answer::{Change, PlannedCluster, Policy, Score};
 use crate::explain::scheduling::unpicked;
 use crate::explain::{self, Fleet};
 use crate::scheduler::{self, Placement, Snapshot};
@@ -17,7 +17,7 @@ use crate::snapshot::{self, policy};
 /// What the scheduler would make of the placement.
 pub(super) struct Picked {
     pub(super) policy: Policy,
-    pub(super) clusters: Vec<Cluster>,
+    pub(super) clusters: Vec<PlannedCluster>,
     pub(super) bindings: Vec<Binding>,
     pub(super) snapshot: PolicySnapshot,
 }
@@ -251,7 +251,7 @@ fn carried_out(walk: &Walk<'_, '_>, policy: &str, plan: &scheduler::Plan, before
 }
 
 /// What becomes of each cluster, and why.
-fn outcome(walk: &Walk<'_, '_>, policy: &PolicySnapshot, bindings: &[Binding]) -> Vec<Cluster> {
+fn outcome(walk: &Walk<'_, '_>, policy: &PolicySnapshot, bindings: &[Binding]) -> Vec<PlannedCluster> {
     let world = walk.world;
     let picked: BTreeMap<&str, &Binding> = bindings
         .iter()
@@ -291,7 +291,7 @@ fn outcome(walk: &Walk<'_, '_>, policy: &PolicySnapshot, bindings: &[Binding]) -
             Some(binding) => (binding.spec.cluster_decision.reason.clone(), None),
             None => reasons.against(name),
         };
-        Cluster {
+        PlannedCluster {
             name: name.to_owned(),
             change,
             score,

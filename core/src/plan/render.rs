@@ -7,7 +7,7 @@ use fleet_api::placement::{BindingSpec, NamespacedName};
 use fleet_api::raw::RawJson;
 
 use super::Walk;
-use super::answer::{Cluster, Difference, ObjectChange};
+use super::answer::{Difference, ObjectChange, PlannedCluster};
 use super::diff;
 use super::picking::Binding;
 use super::resources::Frozen;
@@ -27,7 +27,7 @@ pub(super) fn differences(
     walk: &Walk<'_, '_>,
     bindings: &[Binding],
     (frozen, left_out): (&Frozen<'_>, &BTreeSet<&str>),
-    clusters: &mut [Cluster],
+    clusters: &mut [PlannedCluster],
 ) -> Vec<Difference> {
     let mut kitchen = Kitchen::new(walk, frozen);
     let before: BTreeMap<&str, &BindingSpec> = walk

@@ -11,7 +11,7 @@ use super::world::Cluster;
 
 /// The picks, and what the last round said about the rest. Candidates are named by their position.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct Picks {
     /// The picked candidates in the order of picking, each with its score at that moment.
     pub(super) picked: Vec<(usize, i32)>,
     /// All others, with their score or what forbids them.
@@ -44,7 +44,7 @@ struct Round<'s, 'a> {
 }
 
 /// Picks up to `wanted` of `candidates`, which come best first as far as everything but the spread is concerned.
-pub(super) fn pick(spread: &mut Spread<'_>, candidates: &[&Cluster<'_>], wanted: usize) -> Outcome {
+pub(super) fn pick(spread: &mut Spread<'_>, candidates: &[&Cluster<'_>], wanted: usize) -> Picks {
     let mut round = Round::new(spread, candidates);
     let mut picked = Vec::new();
     let mut last = None;
@@ -59,7 +59,7 @@ pub(super) fn pick(spread: &mut Spread<'_>, candidates: &[&Cluster<'_>], wanted:
         round.spread.take_back(&round.groups[group].domains);
     }
     let rest = round.rest();
-    Outcome { picked, rest }
+    Picks { picked, rest }
 }
 
 impl<'s, 'a> Round<'s, 'a> {

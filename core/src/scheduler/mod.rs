@@ -36,4 +36,4 @@ pub use schedule::schedule;
 pub use selector::{BadSelector, Selector};
 pub use trigger::{binding_wakes, snapshot_wakes};
 pub use wake::{Change, Interest, Watchers};
-pub use world::{Binding, Cluster, Namespaces, Placement, Settings, Snapshot, World};
+pub use world::{Binding, Cluster, Namespaces, Placement, SchedulerSettings, Snapshot, World};

@@ -28,7 +28,7 @@ pub struct World<'a> {
     /// When this is.
     pub now: Timestamp,
     /// Choices of whoever runs the hub.
-    pub settings: Settings,
+    pub settings: SchedulerSettings,
 }
 
 /// The placement.
@@ -117,7 +117,7 @@ pub struct Binding<'a> {
 
 /// Choices of whoever runs the hub. The default is what users of the API know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct SchedulerSettings {
     /// Topology spread looks only at clusters that the placement could use or already uses, and always allows a pick
     /// that makes the spread more even. Otherwise a domain of unusable clusters can block the placement.
     pub spread_over_usable_clusters: bool,

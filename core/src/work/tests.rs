@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::overrides::{Cluster, Overrides, Rbac};
+use crate::overrides::{LabelledCluster, Overrides, Rbac};
 use crate::selection::ObjectId;
 
 fn crp() -> PlacementKey {
@@ -66,7 +66,7 @@ fn rendering_with(
     }
     let group = Group::collect(placement, stored(&snapshots[0]), snapshots.iter().map(stored))?;
     let labels = BTreeMap::new();
-    let overrides = Overrides::none(Cluster {
+    let overrides = Overrides::none(LabelledCluster {
         name: "c1",
         labels: &labels,
     });

@@ -15,10 +15,10 @@ mod authenticate;
 mod behind;
 mod close;
 mod convert;
-mod gate;
 mod guests;
 mod held_back;
 mod hello;
+mod intake;
 mod listener;
 mod memory;
 mod metrics;
@@ -89,12 +89,12 @@ pub(crate) struct Deps {
     /// Whether this replica leads, and so may write MemberClusters.
     pub(crate) leading: watch::Receiver<bool>,
     /// What operators may choose.
-    pub(crate) settings: Settings,
+    pub(crate) settings: ChannelSettings,
 }
 
 /// How the channel behaves.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct ChannelSettings {
     /// Silence that means a lost heartbeat, as the membership controller judges it.
     pub(crate) unhealthy_threshold: SignedDuration,
     /// What members are told and held to.
@@ -115,7 +115,7 @@ pub(crate) struct Settings {
     pub(crate) sessions_max: usize,
 }
 
-impl Default for Settings {
+impl Default for ChannelSettings {
     fn default() -> Self {
         Self {
             unhealthy_threshold: SignedDuration::from_secs(60),

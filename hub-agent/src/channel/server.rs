@@ -21,8 +21,8 @@ use tonic::{Request, Response, Status, Streaming, codegen::Service, server::Name
 
 use super::{
     Deps, authenticate,
-    gate::{Gate, Intake},
     hello::Credential,
+    intake::{Intake, PaidBody},
     listener::{self, Peer},
     memory::Pools,
     metrics::Measures,
@@ -125,7 +125,7 @@ pub(crate) async fn serve<M: Messages>(
         taken_by: PhantomData,
     })
     .max_decoding_message_size(READ_MAX);
-    let service = Gated {
+    let service = Metered {
         inner: service,
         all: Arc::new(Pools::of_process()),
     };
@@ -153,20 +153,20 @@ pub(crate) async fn serve<M: Messages>(
     ended
 }
 
-/// Puts a gate before a service.
+/// Has a service pay for what it reads.
 #[derive(Clone)]
-struct Gated<S> {
+struct Metered<S> {
     inner: S,
     all: Arc<Pools>,
 }
 
-impl<S: NamedService> NamedService for Gated<S> {
+impl<S: NamedService> NamedService for Metered<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S, B> Service<http::Request<B>> for Gated<S>
+impl<S, B> Service<http::Request<B>> for Metered<S>
 where
-    S: Service<http::Request<Gate<B>>>,
+    S: Service<http::Request<PaidBody<B>>>,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -179,7 +179,7 @@ where
     fn call(&mut self, mut request: http::Request<B>) -> S::Future {
         let intake = Arc::new(Intake::new(self.all.clone()));
         request.extensions_mut().insert(intake.clone());
-        self.inner.call(request.map(|body| Gate::new(body, intake)))
+        self.inner.call(request.map(|body| PaidBody::new(body, intake)))
     }
 }
 

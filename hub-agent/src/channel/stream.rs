@@ -10,9 +10,9 @@ use tonic::Streaming;
 
 use super::{
     close::{Close, later, starting, stopping},
-    gate::Intake,
     guests::Door,
     hello::{Credential, Opened, is_somebody, open},
+    intake::Intake,
     openings::Opening,
     outgoing::Outgoing,
     registry::{Live, verdict},

@@ -14,8 +14,8 @@ use tonic::Streaming;
 use super::{
     authenticate,
     close::{Close, later, stopping},
-    gate::Intake,
     hello::Credential,
+    intake::Intake,
     memory::Charge,
     outgoing::Outgoing,
     registry::Live,

@@ -19,7 +19,7 @@ use fleet_api::{
     },
 };
 use fleet_core::{
-    eviction::{Binding, Budget, Decision, Eviction, Outcome, Placement, Taken, World, decide},
+    eviction::{Binding, Budget, Decision, Eviction, EvictionOutcome, Placement, Taken, World, decide},
     session::recovery::Recovery,
 };
 use fleet_runtime::{
@@ -196,13 +196,13 @@ async fn look(ctx: &Evictions, key: &Key, eviction: &Arc<Stored>) -> Result<Next
     }
     let (decision, budget) = decided(ctx, key, eviction).await?;
     match &decision.outcome {
-        Outcome::Evict(_) if is_held(ctx, eviction) => {
+        EvictionOutcome::Evict(_) if is_held(ctx, eviction) => {
             let cluster = eviction.spec.cluster_name.clone();
             ctx.tell_once(key, eviction, &EvictionEvent::Held { cluster });
             Ok(Next::Wait)
         }
-        Outcome::Evict(target) => write::evict(ctx, key, eviction, (&decision, budget.limit()), target).await,
-        Outcome::Waiting { look_again, .. } => {
+        EvictionOutcome::Evict(target) => write::evict(ctx, key, eviction, (&decision, budget.limit()), target).await,
+        EvictionOutcome::Waiting { look_again, .. } => {
             write::wait(ctx, key, eviction, &decision).await?;
             Ok(ctx.pipeline.next(Some(*look_again)))
         }
@@ -250,21 +250,23 @@ async fn decided(ctx: &Evictions, key: &Key, eviction: &Stored) -> Result<(Decis
         // Whatever lets it go on wakes it: no need to ask while the caches say that nothing has.
         let cached = ctx.stores.budgets.get(&placement);
         let decision = decide_by(ctx, key, eviction, limit(cached.as_deref()));
-        if matches!(decision.outcome, Outcome::Waiting { .. }) {
+        if matches!(decision.outcome, EvictionOutcome::Waiting { .. }) {
             return Ok((decision, Read::Not));
         }
     }
     let mut decision = decide_by(ctx, key, eviction, Budget::Unread);
     // An end is for ever, and one watch may be behind another: that of a placement which was made anew under its name too.
-    if let Outcome::Invalid(Valid::PlacementMissing | Valid::PlacementDeleting | Valid::PickFixed) = &decision.outcome {
+    if let EvictionOutcome::Invalid(Valid::PlacementMissing | Valid::PlacementDeleting | Valid::PickFixed) =
+        &decision.outcome
+    {
         confirm::placement(ctx, &placement).await?;
         decision = decide_by(ctx, key, eviction, Budget::Unread);
     }
-    if let Outcome::Invalid(Valid::BindingMissing | Valid::SeveralBindings) = &decision.outcome {
+    if let EvictionOutcome::Invalid(Valid::BindingMissing | Valid::SeveralBindings) = &decision.outcome {
         confirm::bindings(ctx, &placement).await?;
         decision = decide_by(ctx, key, eviction, Budget::Unread);
     }
-    if decision.outcome != Outcome::NeedsBudget {
+    if decision.outcome != EvictionOutcome::NeedsBudget {
         return Ok((decision, Read::Not));
     }
     let budget = confirm::budget(ctx, &placement).await?;

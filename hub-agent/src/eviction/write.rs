@@ -6,7 +6,7 @@ use fleet_api::{
     patch,
     placement::{ClusterResourcePlacementEviction as Stored, EvictionStatus, EvictionTarget},
 };
-use fleet_core::eviction::{Budget, Decision, Outcome, executed};
+use fleet_core::eviction::{Budget, Decision, EvictionOutcome, executed};
 use fleet_runtime::{Key, queue::Next};
 
 use super::{Evictions, again, decide_by, is_held, view};
@@ -38,7 +38,10 @@ pub(super) async fn evict(
             now.resource_version == then.resource_version && now.deletion_timestamp.is_none()
         });
         let decided = || decide_by(ctx, key, &recorded, budget).outcome;
-        is_same && !ctx.stop.is_cancelled() && !is_held(ctx, &recorded) && decided() == Outcome::Evict(target.clone())
+        is_same
+            && !ctx.stop.is_cancelled()
+            && !is_held(ctx, &recorded)
+            && decided() == EvictionOutcome::Evict(target.clone())
     };
     let placement = Key::cluster(recorded.spec.placement_name.as_str());
     if !binding::evict(&ctx.pipeline, &placement, target, &still).await? {

@@ -37,7 +37,7 @@ pub(crate) const FIELD_MANAGER: &str = "cluster-inventory-controller";
 
 /// What a pass works with.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct ClusterInventory {
     pub(crate) members: Store<MemberCluster>,
     pub(crate) profiles: Store<ClusterProfile>,
     pub(crate) namespace: String,
@@ -57,7 +57,7 @@ pub(crate) enum Error {
 }
 
 /// Runs the controller for one term of leadership.
-pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToken) {
+pub(crate) async fn run(ctx: ClusterInventory, measures: Measures, stop: CancellationToken) {
     let queue = Queue::<Key>::default();
     let feeds = async {
         tokio::join!(
@@ -109,7 +109,7 @@ fn values(
 }
 
 /// One look at a member.
-pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
+pub(crate) async fn pass(ctx: ClusterInventory, key: Key) -> Result<Next, Error> {
     let mc = ctx.members.get(&key);
     let now = ctx.clock.now();
     let last = mc.as_deref().map(heartbeat::last_of);
@@ -135,7 +135,7 @@ pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
     }
 }
 
-impl Context {
+impl ClusterInventory {
     /// Whether the profile says that the cluster is not well.
     fn is_shown_unhealthy(&self, member: &Key) -> bool {
         let profile = self.profiles.get(&self.key(member));
@@ -149,7 +149,7 @@ impl Context {
     }
 }
 
-async fn delete(ctx: &Context, member: &Key) -> Result<(), Error> {
+async fn delete(ctx: &ClusterInventory, member: &Key) -> Result<(), Error> {
     let key = ctx.key(member);
     let found = ctx.profiles.get(&key);
     let Some(ours) = found.filter(|profile| profile.spec.cluster_manager.name == MANAGER) else {
@@ -164,7 +164,7 @@ async fn delete(ctx: &Context, member: &Key) -> Result<(), Error> {
 
 /// Takes our finalizer off the MemberCluster. The membership controller does so with its own, in one write; what is left
 /// is one that it has released before the profile was gone.
-async fn release(ctx: &Context, member: &Key) -> Result<(), Error> {
+async fn release(ctx: &ClusterInventory, member: &Key) -> Result<(), Error> {
     let patch = |mc: &MemberCluster| {
         let held = mc.metadata.finalizers.as_deref().unwrap_or_default();
         if held.iter().any(|f| f == finalizers::MEMBER_CLUSTER) {
@@ -179,7 +179,7 @@ async fn release(ctx: &Context, member: &Key) -> Result<(), Error> {
 }
 
 /// Creates the profile or takes it back to what it should say.
-async fn ensure(ctx: &Context, member: &Key, wanted: &ProfileContent) -> Result<(), Error> {
+async fn ensure(ctx: &ClusterInventory, member: &Key, wanted: &ProfileContent) -> Result<(), Error> {
     let key = ctx.key(member);
     let make = || {
         let as_it_should = ctx.profiles.get(&key).is_some_and(|profile| {

@@ -6,9 +6,9 @@ use fleet_core::membership::leave::{Action, orphaned_namespace};
 use fleet_runtime::{Key, queue::Next};
 use jiff::SignedDuration;
 
-use super::{Context, Error, works};
+use super::{Error, Membership, works};
 
-pub(super) async fn pass(ctx: &Context, key: &Key) -> Result<Next, Error> {
+pub(super) async fn pass(ctx: &Membership, key: &Key) -> Result<Next, Error> {
     let Ok(cluster) = ClusterName::new(key.name()) else {
         return Ok(Next::Wait);
     };

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Context, Error, status, works};
+use super::{Error, Membership, status, works};
 use crate::{
     cache::in_namespace,
     writer::{Part, record},
@@ -30,7 +30,7 @@ use crate::{
 /// How soon a cluster that cannot join is looked at again although nothing was seen to change.
 const BLOCKED_PAUSE: Duration = Duration::from_secs(30);
 
-pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
+pub(super) async fn pass(ctx: &Membership, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
     let hub_objects = HubObjects::read(ctx, key);
     let outcome = carry_out(ctx, key, mc, &hub_objects, None).await;
     // Somebody else was faster: nothing is wrong, and it is decided anew at once.
@@ -62,7 +62,7 @@ struct HubObjects {
 }
 
 impl HubObjects {
-    fn read(ctx: &Context, key: &Key) -> Self {
+    fn read(ctx: &Membership, key: &Key) -> Self {
         let Ok(cluster) = ClusterName::new(key.name()) else {
             return Self {
                 namespace: None,
@@ -86,7 +86,7 @@ impl HubObjects {
 
 /// Does what is missing. Gives what is in the way, if a user or time must remove it.
 async fn carry_out(
-    ctx: &Context,
+    ctx: &Membership,
     key: &Key,
     mc: &MemberCluster,
     found: &HubObjects,
@@ -150,7 +150,7 @@ enum Done {
     NamespaceThere,
 }
 
-async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Result<Done, Error> {
+async fn take(ctx: &Membership, key: &Key, mc: &MemberCluster, step: &Step) -> Result<Done, Error> {
     let (caches, writer) = (&ctx.caches, &ctx.writer);
     let namespace = ClusterName::new(key.name()).map(|c| c.namespace()).unwrap_or_default();
     match step {
@@ -213,7 +213,7 @@ async fn take(ctx: &Context, key: &Key, mc: &MemberCluster, step: &Step) -> Resu
 }
 
 /// Puts the fleet's label on a member namespace, whatever else it carries.
-pub(super) async fn label_namespace(ctx: &Context, key: &Key, name: &str) -> Result<(), Error> {
+pub(super) async fn label_namespace(ctx: &Membership, key: &Key, name: &str) -> Result<(), Error> {
     let labelled = json!({
         "apiVersion": "v1",
         "kind": "Namespace",

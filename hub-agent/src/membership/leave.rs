@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
 use super::{
-    Context, Error,
+    Error, Membership,
     join::{internal_patch, label_namespace},
     status, works,
 };
@@ -29,7 +29,7 @@ use crate::{
 /// Why a member that has left, or has had its time, is still there.
 const HELD: &str = "that was after the deletion of this member cluster was asked for, so that it is not cleaned up";
 
-pub(super) async fn pass(ctx: &Context, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
+pub(super) async fn pass(ctx: &Membership, key: &Key, mc: &MemberCluster) -> Result<Next, Error> {
     let Ok(cluster) = ClusterName::new(key.name()) else {
         // Such a name could never join, so there is nothing to undo.
         release(ctx, key).await?;
@@ -111,7 +111,7 @@ fn holds_removal(imc: Option<&InternalMemberCluster>, mc: &MemberCluster, now: T
 }
 
 /// Whether the namespace is gone. Nothing is let go because a cache does not have it, unless it was seen going.
-async fn is_gone(ctx: &Context, key: &Key, mc: &MemberCluster, name: &str) -> Result<bool, Error> {
+async fn is_gone(ctx: &Membership, key: &Key, mc: &MemberCluster, name: &str) -> Result<bool, Error> {
     if ctx.seen.lock().get(key).is_some_and(|seen| seen.namespace_going) {
         return Ok(true);
     }
@@ -130,7 +130,7 @@ async fn is_gone(ctx: &Context, key: &Key, mc: &MemberCluster, name: &str) -> Re
 
 /// Takes our finalizers off the MemberCluster: the inventory's in the same write, once its profile is gone or nobody
 /// exports profiles any more.
-async fn release(ctx: &Context, key: &Key) -> Result<(), Error> {
+async fn release(ctx: &Membership, key: &Key) -> Result<(), Error> {
     let patch = |mc: &MemberCluster| {
         let profiles = ctx.caches.profiles.as_ref().zip(ctx.settings.profiles_in.as_deref());
         let exported =

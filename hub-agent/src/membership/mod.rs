@@ -18,7 +18,7 @@ use fleet_api::{
     conditions::{self, member_cluster::Healthy},
     names::ClusterName,
 };
-use fleet_core::membership::{heartbeat::Grace, join as core_join, status as core_status};
+use fleet_core::membership::{heartbeat::Grace, join::JoinSettings, status::StatusSettings};
 use fleet_runtime::{
     Key,
     cache::Change,
@@ -44,7 +44,7 @@ use crate::{
 
 /// What a pass works with.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct Membership {
     /// For what the caches do not show.
     pub(crate) client: Client,
     pub(crate) caches: Caches,
@@ -52,7 +52,7 @@ pub(crate) struct Context {
     pub(crate) writer: Writer,
     pub(crate) events: Recorder,
     pub(crate) clock: Clock,
-    pub(crate) settings: Settings,
+    pub(crate) settings: MembershipSettings,
     pub(crate) results: Results,
     pub(crate) seen: Arc<Mutex<HashMap<Key, MemberMemory>>>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct MemberMemory {
 
 /// What the flags and the channel say.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct MembershipSettings {
     pub(crate) networking: bool,
     /// The namespace of ClusterProfiles, if they are exported.
     pub(crate) profiles_in: Option<String>,
@@ -85,10 +85,10 @@ pub(crate) struct Settings {
     pub(crate) ca: watch::Receiver<Option<String>>,
 }
 
-impl Settings {
-    fn join(&self) -> core_join::Settings {
+impl MembershipSettings {
+    fn join(&self) -> JoinSettings {
         use base64::{Engine, engine::general_purpose::STANDARD};
-        core_join::Settings {
+        JoinSettings {
             networking: self.networking,
             export_profiles: self.profiles_in.is_some(),
             channel_endpoint: self.endpoint.clone(),
@@ -97,8 +97,8 @@ impl Settings {
     }
 
     /// For a member since whose last heartbeat the clock was put forward by `put_forward`.
-    fn status(&self, put_forward: SignedDuration) -> core_status::Settings {
-        core_status::Settings {
+    fn status(&self, put_forward: SignedDuration) -> StatusSettings {
+        StatusSettings {
             networking: self.networking,
             unhealthy_threshold: self.unhealthy_threshold,
             grace: self.grace.put_forward(put_forward),
@@ -152,7 +152,7 @@ pub(crate) enum Error {
 }
 
 /// Runs the controller for one term of leadership.
-pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToken) {
+pub(crate) async fn run(ctx: Membership, measures: Measures, stop: CancellationToken) {
     let queue = Queue::<Key>::default();
     let caches = ctx.caches.clone();
     // A subscription begins with what is there, so namespaces whose MemberCluster went while nobody watched are found too.
@@ -195,7 +195,7 @@ pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToke
 }
 
 /// One look at a member.
-pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
+pub(crate) async fn pass(ctx: Membership, key: Key) -> Result<Next, Error> {
     let Some(mc) = ctx.caches.members.get(&key) else {
         ctx.seen.lock().remove(&key);
         return gone::pass(&ctx, &key).await;
@@ -209,7 +209,7 @@ pub(crate) async fn pass(ctx: Context, key: Key) -> Result<Next, Error> {
 }
 
 /// The CA is on every InternalMemberCluster: a new one concerns all.
-async fn new_ca(ctx: &Context, queue: &Queue<Key>) {
+async fn new_ca(ctx: &Membership, queue: &Queue<Key>) {
     let mut ca = ctx.settings.ca.clone();
     while ca.changed().await.is_ok() {
         for member in ctx.caches.members.all() {
@@ -263,7 +263,7 @@ fn member_changed(change: &Change<MemberCluster>) -> Option<Key> {
     (matters || lost).then(|| change.key.clone())
 }
 
-impl Context {
+impl Membership {
     /// Changes what is remembered of a member.
     fn remember(&self, key: &Key, change: impl FnOnce(&mut MemberMemory)) {
         change(self.seen.lock().entry(key.clone()).or_default());

@@ -5,14 +5,14 @@ use fleet_core::membership::{heartbeat, status::judge};
 use fleet_runtime::Key;
 use jiff::Timestamp;
 
-use super::{Context, Error};
+use super::{Error, Membership};
 use crate::writer::{Part, record};
 
 /// Writes what the MemberCluster should say, if it says anything else. Returns when that changes by time alone.
 ///
 /// `imc` is what was there when the pass began: an InternalMemberCluster made by this very pass has said nothing yet.
 pub(super) async fn write(
-    ctx: &Context,
+    ctx: &Membership,
     key: &Key,
     imc: Option<&InternalMemberCluster>,
     not_ready: Option<&str>,

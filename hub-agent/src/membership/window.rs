@@ -6,7 +6,7 @@ use fleet_core::window::Windows;
 use fleet_runtime::Key;
 use kube::ResourceExt as _;
 
-use super::Context;
+use super::Membership;
 use crate::writer::record;
 
 /// The annotation.
@@ -15,7 +15,7 @@ pub(super) fn of(member: &MemberCluster) -> Option<&String> {
 }
 
 /// Tells once what is wrong with it.
-pub(super) fn tell_unreadable(ctx: &Context, key: &Key, member: &MemberCluster) {
+pub(super) fn tell_unreadable(ctx: &Membership, key: &Key, member: &MemberCluster) {
     let wrong = of(member).and_then(|text| Windows::parse(text).err());
     let told = ctx.seen.lock().get(key).and_then(|seen| seen.window.clone());
     if wrong == told {

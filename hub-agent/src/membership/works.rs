@@ -8,23 +8,23 @@ use futures::{StreamExt, TryStreamExt, stream};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::{Context, Error};
+use super::{Error, Membership};
 use crate::{cache::works::HubWork, writer::Part};
 
 /// The write queue bounds what is in flight; this bounds what waits for it.
 const WAITING_MAX: usize = 64;
 
 /// Takes every finalizer off every Work.
-pub(super) async fn release_all(ctx: &Context, member: &Key, namespace: &str) -> Result<(), Error> {
+pub(super) async fn release_all(ctx: &Membership, member: &Key, namespace: &str) -> Result<(), Error> {
     release(ctx, member, namespace, |_| false).await
 }
 
 /// Takes the cleanup finalizer off every Work; those of others stay.
-pub(super) async fn release_cleanup(ctx: &Context, member: &Key, namespace: &str) -> Result<(), Error> {
+pub(super) async fn release_cleanup(ctx: &Membership, member: &Key, namespace: &str) -> Result<(), Error> {
     release(ctx, member, namespace, |finalizer| finalizer != finalizers::WORK).await
 }
 
-async fn release(ctx: &Context, member: &Key, namespace: &str, keep: fn(&str) -> bool) -> Result<(), Error> {
+async fn release(ctx: &Membership, member: &Key, namespace: &str, keep: fn(&str) -> bool) -> Result<(), Error> {
     let held = ctx.works.by_namespace.get(&namespace.to_owned());
     let held = held
         .into_iter()
@@ -41,7 +41,7 @@ async fn release(ctx: &Context, member: &Key, namespace: &str, keep: fn(&str) ->
     Ok(())
 }
 
-async fn release_one(ctx: &Context, member: &Key, work: Key, keep: fn(&str) -> bool) -> Result<bool, Error> {
+async fn release_one(ctx: &Membership, member: &Key, work: Key, keep: fn(&str) -> bool) -> Result<bool, Error> {
     let patch = |found: &HubWork| {
         let before = found.finalizers();
         let after: Vec<_> = before.iter().filter(|f| keep(f)).collect();

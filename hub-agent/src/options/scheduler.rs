@@ -1,7 +1,7 @@
 //! Choices about how clusters are picked.
 
 use clap::ArgAction;
-use fleet_core::scheduler::Settings;
+use fleet_core::scheduler::SchedulerSettings;
 use fleet_runtime::options::go_bool;
 
 /// How clusters are picked. As it always was by default.
@@ -21,8 +21,8 @@ pub struct SchedulerArgs {
 
 impl SchedulerArgs {
     /// As decisions take it.
-    pub fn settings(&self) -> Settings {
-        Settings {
+    pub fn settings(&self) -> SchedulerSettings {
+        SchedulerSettings {
             spread_over_usable_clusters: self.scheduler_spread_over_usable_clusters,
             trim_unusable_first: self.scheduler_trim_unusable_first,
         }

@@ -13,7 +13,7 @@ use std::{
 
 use fleet_api::{names::PlacementKey, placement::Scope, raw::RawJson};
 use fleet_core::overrides::{
-    Cluster,
+    LabelledCluster,
     choose::{Candidates, Chosen, Lists},
     snapshots::current,
 };
@@ -26,7 +26,7 @@ use kube::{Resource, ResourceExt as _};
 
 pub(crate) use self::{
     concerned::concerned,
-    snapshots::{Context, run},
+    snapshots::{OverrideSnapshots, run},
 };
 use crate::{
     cache::overrides::{OverrideStores, parents},
@@ -44,7 +44,7 @@ pub(crate) fn on_clusters<'a, S: Scope>(
     let (shared, none) = (&ctx.shared, BTreeMap::new());
     let members = clusters.iter().map(|name| shared.members.get(&Key::cluster(*name)));
     let members: Vec<_> = members.collect();
-    let views = clusters.iter().zip(&members).map(|(name, member)| Cluster {
+    let views = clusters.iter().zip(&members).map(|(name, member)| LabelledCluster {
         name,
         labels: member.as_ref().map_or(&none, |member| member.labels()),
     });
@@ -65,7 +65,7 @@ pub(crate) fn lists<'a>(
     placement: &PlacementKey,
     resources: impl IntoIterator<Item = &'a RawJson>,
     cluster_scoped: ClusterScoped<'_>,
-    clusters: &[Cluster<'_>],
+    clusters: &[LabelledCluster<'_>],
 ) -> Vec<Result<Lists, String>> {
     if stores.cluster_wide_snapshots.is_empty() && stores.namespaced_snapshots.is_empty() {
         return vec![Ok(Lists::default()); clusters.len()];

@@ -49,7 +49,7 @@ use fleet_api::placement::{ClusterScoped, Namespaced};
 
 /// What a pass works with.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct OverrideSnapshots {
     pub(crate) stores: OverrideStores,
     pub(crate) cluster: Family<ClusterScoped>,
     pub(crate) namespaced: Family<Namespaced>,
@@ -66,7 +66,7 @@ trait Override: SpecKind<Spec: Serialize + Clone + Send> {
 
     fn snapshot_spec(spec: Self::Spec, hash: Vec<u8>) -> <Self::Snapshot as HasSpec>::Spec;
     fn hash(snapshot: &Self::Snapshot) -> Vec<u8>;
-    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot>;
+    fn stores(ctx: &OverrideSnapshots) -> Stores<'_, Self, Self::Snapshot>;
     /// Of which scope the objects are that it selects.
     const SCOPE: Scope;
     /// How many there are that count together with it, it included.
@@ -89,7 +89,7 @@ impl Override for ClusterResourceOverride {
         snapshot.spec.override_hash.0.clone()
     }
 
-    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot> {
+    fn stores(ctx: &OverrideSnapshots) -> Stores<'_, Self, Self::Snapshot> {
         let stores = &ctx.stores;
         (
             &stores.cluster_wide,
@@ -127,7 +127,7 @@ impl Override for ResourceOverride {
         snapshot.spec.override_hash.0.clone()
     }
 
-    fn stores(ctx: &Context) -> Stores<'_, Self, Self::Snapshot> {
+    fn stores(ctx: &OverrideSnapshots) -> Stores<'_, Self, Self::Snapshot> {
         let stores = &ctx.stores;
         (&stores.namespaced, &stores.namespaced_snapshots, &stores.namespaced_of)
     }
@@ -151,7 +151,7 @@ impl Override for ResourceOverride {
 }
 
 /// Whether a binding names the snapshot, or a run will have one name it.
-fn is_used(ctx: &Context, snapshot: &Key) -> bool {
+fn is_used(ctx: &OverrideSnapshots, snapshot: &Key) -> bool {
     fn by<S: fleet_api::placement::Scope>(family: &Family<S>, snapshot: &Key) -> bool {
         family.bindings_naming.count(snapshot) > 0 || family.updates.runs_needing.count(snapshot) > 0
     }
@@ -159,14 +159,19 @@ fn is_used(ctx: &Context, snapshot: &Key) -> bool {
 }
 
 /// Runs the controllers of both kinds for one term of leadership.
-pub(crate) async fn run(ctx: Context, measures: Measures, stop: CancellationToken) {
+pub(crate) async fn run(ctx: OverrideSnapshots, measures: Measures, stop: CancellationToken) {
     tokio::join!(
         run_kind::<ClusterResourceOverride>(&ctx, "clusterresourceoverride-controller", &measures, &stop),
         run_kind::<ResourceOverride>(&ctx, "resourceoverride-controller", &measures, &stop),
     );
 }
 
-async fn run_kind<K: Override>(ctx: &Context, name: &'static str, measures: &Measures, stop: &CancellationToken) {
+async fn run_kind<K: Override>(
+    ctx: &OverrideSnapshots,
+    name: &'static str,
+    measures: &Measures,
+    stop: &CancellationToken,
+) {
     let queue = Queue::<Key>::default();
     let (overrides, snapshots, _) = K::stores(ctx);
     let feeds = async {
@@ -213,7 +218,7 @@ async fn run_kind<K: Override>(ctx: &Context, name: &'static str, measures: &Mea
 }
 
 #[tracing::instrument(name = "override", level = "error", skip_all, fields(object = %key))]
-async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
+async fn pass<K: Override>(ctx: &OverrideSnapshots, key: &Key) -> Result<Next, Error> {
     let (overrides, snapshots, of) = K::stores(ctx);
     let Some(found) = overrides.get(key) else {
         return Ok(Next::Wait);
@@ -278,7 +283,7 @@ async fn pass<K: Override>(ctx: &Context, key: &Key) -> Result<Next, Error> {
 
 /// Says of new content what the webhook would have said: it may have been away, or two replicas may each have let in one of
 /// two overrides that select the same, or of which there are too many.
-fn warn<K: Override>(ctx: &Context, key: &Key, found: &K, is_first: bool) {
+fn warn<K: Override>(ctx: &OverrideSnapshots, key: &Key, found: &K, is_first: bool) {
     // One that was there before may be changed however many there are.
     let others = if is_first {
         K::count(key, &ctx.stores).saturating_sub(1)
@@ -290,7 +295,7 @@ fn warn<K: Override>(ctx: &Context, key: &Key, found: &K, is_first: bool) {
     }
 }
 
-fn existing<K: Override>(ctx: &Context, snapshot: &K::Snapshot) -> Existing {
+fn existing<K: Override>(ctx: &OverrideSnapshots, snapshot: &K::Snapshot) -> Existing {
     let label = |key: &str| snapshot.labels().get(key);
     Existing {
         name: snapshot.name_any(),

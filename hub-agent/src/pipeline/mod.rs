@@ -71,17 +71,17 @@ pub(crate) struct Shared {
     pub(crate) events: Recorder,
     pub(crate) steps: steps::Measures,
     pub(crate) clock: Clock,
-    pub(crate) settings: Settings,
+    pub(crate) settings: PipelineSettings,
 }
 
 /// What the flags say.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct PipelineSettings {
     pub(crate) rules: Rules,
     pub(crate) delay: Flags,
     /// Whether ResourcePlacements are served.
     pub(crate) namespaced: bool,
-    pub(crate) scheduler: fleet_core::scheduler::Settings,
+    pub(crate) scheduler: fleet_core::scheduler::SchedulerSettings,
     pub(crate) rbac: Rbac,
     pub(crate) unhealthy_threshold: SignedDuration,
     /// Whether update runs are carried out.

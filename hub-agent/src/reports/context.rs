@@ -6,7 +6,7 @@ use super::cluster::ClusterReports;
 use crate::channel::{Live, Outgoing, Shared};
 
 /// What every report of a session needs.
-pub(super) struct Context {
+pub(super) struct ReportContext {
     pub(super) shared: Arc<Shared>,
     pub(super) live: Arc<Live>,
     pub(super) out: Outgoing,

@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::context::Context;
+use super::context::ReportContext;
 use crate::{
     cache::works::HubWork,
     channel::imc_key,
@@ -21,7 +21,7 @@ use crate::{
 const STRIPPED_AT_ONCE: usize = 16;
 
 /// A member wants to start applying a Work.
-pub(super) async fn claim(context: &Context, work: &WorkRef) -> Result<Answer, WriteFailure> {
+pub(super) async fn claim(context: &ReportContext, work: &WorkRef) -> Result<Answer, WriteFailure> {
     let imc_key = imc_key(&context.live.cluster);
     change(context, work, |held| {
         let Some(imc) = context.shared.deps.internals.get(&imc_key) else {
@@ -33,7 +33,7 @@ pub(super) async fn claim(context: &Context, work: &WorkRef) -> Result<Answer, W
 }
 
 /// A member says that nothing of a Work is left.
-pub(super) async fn cleanup_complete(context: &Context, work: &WorkRef) -> Result<Answer, WriteFailure> {
+pub(super) async fn cleanup_complete(context: &ReportContext, work: &WorkRef) -> Result<Answer, WriteFailure> {
     change(context, work, |held| {
         decide::cleanup_complete(held.map(HubWork::outline).as_ref(), &work.uid)
     })
@@ -41,7 +41,7 @@ pub(super) async fn cleanup_complete(context: &Context, work: &WorkRef) -> Resul
 }
 
 /// A member says that it has stopped for good: every finalizer goes, then it counts as left.
-pub(super) async fn stopped(context: &Context, uid: &str, generation: i64) -> Result<Answer, WriteFailure> {
+pub(super) async fn stopped(context: &ReportContext, uid: &str, generation: i64) -> Result<Answer, WriteFailure> {
     let deps = &context.shared.deps;
     let imc_key = imc_key(&context.live.cluster);
     let mut fresh = false;
@@ -107,7 +107,7 @@ fn has_ours(work: &HubWork) -> bool {
 /// Writes the finalizers that `decide` wants, once its turn has come. An answer that may rest on a cache which is behind
 /// is given only after reading the Work itself.
 async fn change(
-    context: &Context,
+    context: &ReportContext,
     work: &WorkRef,
     decide: impl Fn(Option<&HubWork>) -> Decision<Finalizers> + Send + Sync,
 ) -> Result<Answer, WriteFailure> {

@@ -12,7 +12,7 @@ use fleet_runtime::backoff::Backoff;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::{context::Context, finalizer, work};
+use super::{context::ReportContext, finalizer, work};
 use crate::{
     channel::{Charge, Close, refusal_word},
     writer::WriteFailure,
@@ -72,7 +72,7 @@ impl Report {
 
 /// The reports of one session.
 pub(super) struct Reports {
-    context: Arc<Context>,
+    context: Arc<ReportContext>,
     /// What waits behind the report that is under way.
     slots: HashMap<Subject, Arc<Mutex<Option<Report>>>>,
     seen: Seen,
@@ -88,7 +88,7 @@ struct Done {
 }
 
 impl Reports {
-    pub(super) fn new(context: Arc<Context>) -> Self {
+    pub(super) fn new(context: Arc<ReportContext>) -> Self {
         Self {
             context,
             slots: HashMap::new(),
@@ -173,7 +173,12 @@ fn replaced_answer() -> Answer {
 }
 
 /// Carries one report out, however often it takes, and answers it; gives way to a newer one between attempts.
-async fn process(context: Arc<Context>, subject: Subject, report: Report, waiting: Arc<Mutex<Option<Report>>>) -> Done {
+async fn process(
+    context: Arc<ReportContext>,
+    subject: Subject,
+    report: Report,
+    waiting: Arc<Mutex<Option<Report>>>,
+) -> Done {
     let Report {
         seq,
         work,

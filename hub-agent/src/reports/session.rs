@@ -7,7 +7,7 @@ use fleet_proto::convert::{FromMember, MemberMessage, RejectCode};
 
 use super::{
     cluster::ClusterReports,
-    context::Context,
+    context::ReportContext,
     events,
     labels::fill_labels,
     queue::{Body, Report, Reports},
@@ -29,7 +29,7 @@ pub(crate) struct SessionReports {
 impl Messages for SessionReports {
     fn open(shared: &Arc<Shared>, live: &Arc<Live>, out: &Outgoing, labels: BTreeMap<String, String>) -> Self {
         let cluster = ClusterReports::new(shared.clone(), live.clone(), out.clone());
-        let context = Context {
+        let context = ReportContext {
             shared: shared.clone(),
             live: live.clone(),
             out: out.clone(),

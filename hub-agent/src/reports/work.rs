@@ -11,14 +11,14 @@ use fleet_runtime::{Key, writes::Lane};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::context::Context;
+use super::context::ReportContext;
 use crate::{
     cache::works::{HubWork, room},
     writer::{About, Edit, ToDo, WriteFailure},
 };
 
 /// Stores a report, or says why not.
-pub(super) async fn status(context: &Context, name: &str, report: &WorkReport) -> Result<Answer, WriteFailure> {
+pub(super) async fn status(context: &ReportContext, name: &str, report: &WorkReport) -> Result<Answer, WriteFailure> {
     let (deps, allowance) = (&context.shared.deps, &context.live.allowance);
     let key = Key::namespaced(context.live.cluster.namespace(), name);
     let about = About {

@@ -37,7 +37,7 @@ pub(super) struct Evicting {
 pub(super) struct Leader {
     pub(super) hub: Hub,
     pub(super) membership: MembershipArgs,
-    pub(super) placing: pipeline::Settings,
+    pub(super) placing: pipeline::PipelineSettings,
     pub(super) endpoint: Option<String>,
     pub(super) ca: watch::Receiver<Option<String>>,
     pub(super) namespace: String,
@@ -100,14 +100,14 @@ impl Leader {
             ..Grace::NONE
         };
         let threshold = signed(self.membership.cluster_unhealthy_threshold);
-        let membership = membership::Context {
+        let membership = membership::Membership {
             client: self.hub.client.clone(),
             caches: self.hub.caches.clone(),
             works: self.hub.works.clone(),
             writer: self.hub.writer(field_managers::MEMBER_CLUSTER),
             events: self.hub.events.clone(),
             clock: self.hub.clock.clone(),
-            settings: membership::Settings {
+            settings: membership::MembershipSettings {
                 networking: self.membership.networking_agents_enabled,
                 profiles_in: self
                     .membership
@@ -127,7 +127,7 @@ impl Leader {
             let Some(profiles) = self.hub.caches.profiles.clone() else {
                 return stop.cancelled().await;
             };
-            let context = inventory::Context {
+            let inventory = inventory::ClusterInventory {
                 members: self.hub.caches.members.clone(),
                 profiles,
                 namespace: self.namespace.clone(),
@@ -136,7 +136,7 @@ impl Leader {
                 threshold,
                 grace,
             };
-            inventory::run(context, self.measures.clone(), stop.clone()).await;
+            inventory::run(inventory, self.measures.clone(), stop.clone()).await;
         };
         let placing = self.place(stop);
         tokio::join!(members, inventory, placing);
@@ -164,7 +164,7 @@ impl Leader {
             settings,
         };
         shared.user.show_in(&self.dump);
-        let overrides = overrides::Context {
+        let overrides = overrides::OverrideSnapshots {
             stores: self.hub.placements.overrides.clone(),
             cluster: self.hub.placements.cluster.clone(),
             namespaced: self.hub.placements.namespaced.clone(),

@@ -12,12 +12,12 @@ use crate::pipeline::Error;
 /// The scheduler's metrics, for both scopes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Measures {
-    cycles: Family<Outcome, Histogram>,
+    cycles: Family<CycleLabels, Histogram>,
     active: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct CycleLabels {
     is_failed: &'static str,
     needs_requeue: &'static str,
 }
@@ -61,12 +61,12 @@ impl Measures {
             Ok(Cycle::Broken(_)) => ("true", "false"),
             Err(_) => ("true", "true"),
         };
-        let outcome_of = Outcome {
+        let labels = CycleLabels {
             is_failed,
             needs_requeue,
         };
         let took = began.elapsed().as_secs_f64() * 1000.0;
-        self.cycles.get_or_create(&outcome_of).observe(took);
+        self.cycles.get_or_create(&labels).observe(took);
         outcome.map(|cycle| match cycle {
             Cycle::Done(next) | Cycle::Broken(next) => next,
         })

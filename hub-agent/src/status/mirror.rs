@@ -99,14 +99,14 @@ pub(super) fn is_stale<S: Scope>(
 }
 
 /// What became of the copy.
-pub(super) enum Outcome {
+pub(super) enum Copied {
     /// None is asked for, or none can be.
     None,
     Written(StatusSynced),
     Failed(StatusSynced, Error),
 }
 
-impl Outcome {
+impl Copied {
     /// Says so in the placement's status.
     pub(super) fn tell(&self, status: &mut PlacementStatus, generation: i64, now: jiff::Timestamp) {
         if let Self::Written(state) | Self::Failed(state, _) = self {
@@ -121,22 +121,22 @@ pub(super) async fn write<S: Scope>(
     key: &Key,
     placement: &S::Placement,
     status: Option<&PlacementStatus>,
-) -> Outcome {
+) -> Copied {
     let Some(status) = status else {
-        return Outcome::None;
+        return Copied::None;
     };
     let Ok(copy) = target(ctx, key, placement) else {
-        return Outcome::None;
+        return Copied::None;
     };
     let namespace = copy.namespace().unwrap_or_default().to_owned();
     match put(ctx, key, &copy, placement, status).await {
-        Ok(()) => Outcome::Written(StatusSynced::Succeeded { namespace }),
+        Ok(()) => Copied::Written(StatusSynced::Succeeded { namespace }),
         Err(error) => {
             let said = match &error {
                 Error::Write(error) => error.said(),
                 other => other.to_string(),
             };
-            Outcome::Failed(StatusSynced::Failed { error: said }, error)
+            Copied::Failed(StatusSynced::Failed { error: said }, error)
         }
     }
 }

@@ -137,7 +137,7 @@ pub(crate) async fn pass<S: Scope>(ctx: &PlacementRollup<S>, key: &Key) -> Resul
         }
     }
     match mirrored {
-        mirror::Outcome::Failed(_, error) => Err(error),
+        mirror::Copied::Failed(_, error) => Err(error),
         _ => Ok(next),
     }
 }

@@ -41,8 +41,8 @@ const FORCE_AFTER: SignedDuration = SignedDuration::from_mins(15);
 struct Hub {
     server: Server,
     clock: Clock,
-    membership: membership::Context,
-    inventory: inventory::Context,
+    membership: membership::Membership,
+    inventory: inventory::ClusterInventory,
     _tasks: Tasks,
 }
 
@@ -64,7 +64,7 @@ impl Hub {
         let writes = Writes::new("hub", &metrics);
         let (events, _) = Recorder::new(client.clone(), writes.clone(), clock.clone(), "hub", &metrics);
         let as_manager = |manager| Writer::new(client.clone(), writes.clone(), manager);
-        let inventory = inventory::Context {
+        let inventory = inventory::ClusterInventory {
             members: caches.members.clone(),
             profiles: caches.profiles.clone().unwrap(),
             namespace: "fleet-system".to_owned(),
@@ -73,14 +73,14 @@ impl Hub {
             threshold: THRESHOLD,
             grace: Grace::NONE,
         };
-        let membership = membership::Context {
+        let membership = membership::Membership {
             writer: as_manager(field_managers::MEMBER_CLUSTER),
             client,
             caches,
             works,
             events,
             clock: clock.clone(),
-            settings: membership::Settings {
+            settings: membership::MembershipSettings {
                 networking: false,
                 profiles_in: Some("fleet-system".to_owned()),
                 force_delete_wait: FORCE_AFTER,

@@ -29,7 +29,7 @@ async fn agent(server: &Server) -> (Tasks, DropGuard) {
     let (writes, clock) = (Writes::new("hub", &metrics), Clock::system());
     let (events, sender) = Recorder::new(client.clone(), writes, clock, "hub-agent-0", &metrics);
     tasks.spawn_endless("events", sender.run());
-    let context = overrides::Context {
+    let context = overrides::OverrideSnapshots {
         stores: placements.overrides.clone(),
         cluster: placements.cluster.clone(),
         namespaced: placements.namespaced.clone(),

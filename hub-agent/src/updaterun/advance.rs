@@ -21,7 +21,7 @@ use crate::{
 
 /// What could not be written in a pass, and what follows from that.
 #[derive(Default)]
-struct Outcome {
+struct PassFailures {
     refused: Refused,
     again: bool,
     error: Option<Error>,
@@ -29,7 +29,7 @@ struct Outcome {
     unmarked: bool,
 }
 
-impl Outcome {
+impl PassFailures {
     fn add(&mut self, failure: Unwritten) {
         match failure {
             Unwritten::Overtaken => self.again = true,
@@ -40,7 +40,7 @@ impl Outcome {
 }
 
 pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Next, Error> {
-    let (at, began, mut outcome) = (ctx.moment(), Instant::now(), Outcome::default());
+    let (at, began, mut failures) = (ctx.moment(), Instant::now(), PassFailures::default());
     let mut ask_again;
     let (run, step) = loop {
         let Some(run) = ctx.family.updates.runs.get(key) else {
@@ -48,14 +48,14 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
         };
         let gates;
         (gates, ask_again) = gates::objects(ctx, key, &view::<S>(&run)).await;
-        let step = decide(ctx, key, &run, &gates, &outcome.refused, at);
-        if carry_out(ctx, &run, &step, at.now, &mut outcome).await {
+        let step = decide(ctx, key, &run, &gates, &failures.refused, at);
+        if carry_out(ctx, &run, &step, at.now, &mut failures).await {
             break (run, step);
         }
     };
-    if let Some(status) = step.status.as_ref().filter(|_| outcome.unmarked)
+    if let Some(status) = step.status.as_ref().filter(|_| failures.unmarked)
         && Run::of(run.meta(), run.spec(), Some(status)).phase() == Phase::Finished
-        && let Some(error) = outcome.error.take()
+        && let Some(error) = failures.error.take()
     {
         // Nobody looks at a run again that has ended.
         return Err(error);
@@ -77,9 +77,9 @@ pub(super) async fn pass<S: Scope>(ctx: &UpdateRuns<S>, key: &Key) -> Result<Nex
     }
     ctx.memory.keep(key, &view::<S>(&run), step.memory.clone());
     tell(ctx, &run, &step.events);
-    match outcome.error {
+    match failures.error {
         Some(error) => Err(error),
-        None if outcome.again => Ok(Next::At(Instant::now())),
+        None if failures.again => Ok(Next::At(Instant::now())),
         None => Ok(ask_again.map_or(Next::Wait, Next::At).sooner(ctx.next(step.look_again))),
     }
 }
@@ -120,7 +120,7 @@ async fn carry_out<S: Scope>(
     run: &S::UpdateRun,
     step: &Step,
     now: Timestamp,
-    outcome: &mut Outcome,
+    failures: &mut PassFailures,
 ) -> bool {
     let placement = placement_of::<S>(run);
     let requests = step
@@ -131,8 +131,8 @@ async fn carry_out<S: Scope>(
     for (request, written) in step.approvals.iter().zip(join_all(requests).await) {
         if let Err(failure) = written {
             complete = false;
-            outcome.refused.approvals.insert(request.name().to_owned());
-            outcome.add(failure);
+            failures.refused.approvals.insert(request.name().to_owned());
+            failures.add(failure);
         }
     }
     if !complete {
@@ -145,8 +145,8 @@ async fn carry_out<S: Scope>(
     for (change, written) in step.bindings.iter().zip(join_all(bindings).await) {
         if let Err(failure) = written {
             complete = false;
-            outcome.refused.bindings.insert(change.binding.clone());
-            outcome.add(failure);
+            failures.refused.bindings.insert(change.binding.clone());
+            failures.add(failure);
         }
     }
     if complete
@@ -154,8 +154,8 @@ async fn carry_out<S: Scope>(
         && let Err(error) = mark_snapshot(ctx, run, &placement).await
     {
         // A later run is not warned yet; this one goes on all the same.
-        outcome.unmarked = matches!(&error, Error::Write(error) if error.may_pass());
-        outcome.error = Some(error);
+        failures.unmarked = matches!(&error, Error::Write(error) if error.may_pass());
+        failures.error = Some(error);
     }
     complete
 }

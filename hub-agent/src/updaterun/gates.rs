@@ -177,8 +177,9 @@ async fn begin<S: Scope>(ctx: &UpdateRuns<S>, key: &Key, namespace: &str, (place
     if let Err(error) = asked {
         tracing::warn!(error = %logs::chain(&error), "Could not ask which kinds the hub serves");
     }
-    let wakes = (ctx.queue.clone(), key.clone());
-    if let Some(object) = user.watch_one(&id, !namespace.is_empty(), wakes).await {
+    let (queue, run) = (ctx.queue.clone(), key.clone());
+    let tell = move || queue.add(run.clone());
+    if let Some(object) = user.watch_one(&id, !namespace.is_empty(), tell).await {
         let found = object.object();
         watches.insert(key, place, Watch::Open { object, _seat: seat });
         (found, None)

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_api::placement::Scope;
 use fleet_core::{
-    overrides::{Cluster, Overrides},
+    overrides::{LabelledCluster, Overrides},
     work::{Group, Rendering, WorkFailure, render as core},
 };
 use fleet_runtime::Key;
@@ -52,7 +52,7 @@ pub(super) fn render<S: Scope>(
     }
     let member = ctx.shared.members.get(&Key::cluster(spec.target_cluster.as_str()));
     let none = BTreeMap::new();
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: &spec.target_cluster,
         labels: member
             .as_ref()

@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    gate::Gate,
+    barrier::Barrier,
     measures::Measures,
     member_api::{MemberApi, describe, json::uid, objects::Found},
     owners::Owners,
@@ -41,7 +41,7 @@ pub(super) struct Cleanup {
     pub(super) api: MemberApi,
     pub(super) works: Works,
     pub(super) owners: Owners,
-    pub(super) gate: Gate,
+    pub(super) barrier: Barrier,
     pub(super) records: Records,
     pub(super) reporter: Reporter,
     pub(super) measures: Measures,
@@ -128,7 +128,7 @@ impl Cleanup {
             let (view, object) = &seen;
             let now = self.clock.now();
             let step = clean_up(&Ending {
-                joined: self.gate.is_open(),
+                joined: self.barrier.is_open(),
                 round_in_flight: false,
                 work: work.view(),
                 namespace,

@@ -42,7 +42,7 @@ impl Conclusion {
     /// Leftovers, status, report, and when to come back.
     pub(super) async fn conclude(&self, common: &Common<'_>, memory: &mut WorkMemory) -> Result<Next, RoundFailure> {
         let work = common.work;
-        if !self.handles.gate.is_open() {
+        if !self.handles.barrier.is_open() {
             return Err(RoundFailure::Interrupted);
         }
         let left = self.leftovers(common, memory).await;

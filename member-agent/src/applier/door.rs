@@ -10,11 +10,11 @@ use super::Applying;
 ///
 /// The applier reports through [`Outgoing`](crate::outgoing::Outgoing), which it is given when it is made.
 pub trait Applier: Send + Sync + 'static {
-    /// The gate opens: this cluster belongs to the fleet under the InternalMemberCluster with this uid, which says this
-    /// about a hub that went back in time. May be called again while it is open.
+    /// The barrier opens: this cluster belongs to the fleet under the InternalMemberCluster with this uid, which says
+    /// this about a hub that went back in time. May be called again while it is open.
     fn open(&self, imc_uid: &str, recovery: Recovery);
 
-    /// The gate closes. Resolves when no round is in flight; nothing on the cluster is removed. May be called again.
+    /// The barrier closes. Resolves when no round is in flight; nothing on the cluster is removed. May be called again.
     fn close(&self) -> BoxFuture<'_, ()>;
 
     /// What is held for each Work, for the resync at the start of a session.
@@ -39,15 +39,15 @@ pub struct Known {
 impl Applier for Applying {
     fn open(&self, imc_uid: &str, recovery: Recovery) {
         self.admission.heed(imc_uid, recovery);
-        if self.gate.open(imc_uid) {
+        if self.barrier.open(imc_uid) {
             self.admission.wake_all();
         }
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.gate.close().await;
-            // Whatever is found after the gate opens again is looked at as if for the first time.
+            self.barrier.close().await;
+            // Whatever is found after the barrier opens again is looked at as if for the first time.
             self.watches.stop();
             self.admission.forget_rounds();
             self.reporter.clear();
@@ -55,7 +55,7 @@ impl Applier for Applying {
     }
 
     fn known(&self) -> Known {
-        let heeded = self.gate.is_open() || self.gate.is_held();
+        let heeded = self.barrier.is_open() || self.barrier.is_held();
         // What is written down survives restarts: a hub that went back in time is noticed by it.
         let works = self.works.all().into_iter().filter_map(|work| {
             let said = self.reporter.last(&work);

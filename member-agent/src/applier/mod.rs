@@ -20,12 +20,12 @@
 //! - Nothing is deleted because something is merely absent.
 
 mod admit;
+mod barrier;
 mod cleanup;
 mod conclude;
 mod decode;
 mod digest;
 mod door;
-mod gate;
 mod handles;
 mod leftovers;
 mod manifest;
@@ -65,10 +65,10 @@ use tokio_util::sync::CancellationToken;
 pub use self::door::{Applier, Known};
 use self::{
     admit::{Admission, Admitted, End},
+    barrier::Barrier,
     cleanup::{Cleanup, Doubt, Ended},
     conclude::Conclusion,
     decode::Decoder,
-    gate::Gate,
     handles::Handles,
     manifest::rules::MergeRules,
     measures::Measures,
@@ -103,7 +103,7 @@ pub struct Applying {
     member: Side,
     works: Works,
     queue: Queue<String>,
-    gate: Gate,
+    barrier: Barrier,
     records: Records,
     watches: Watches,
     reporter: Reporter,
@@ -118,7 +118,7 @@ pub struct Applying {
 }
 
 impl Applying {
-    /// An applier with its gate closed.
+    /// An applier with its barrier closed.
     pub fn new(
         cluster: ClusterName,
         hub: Side,
@@ -133,9 +133,9 @@ impl Applying {
             queue.set_priority_of_timers(requeue::TIMER_PRIORITY);
         }
         let client = member.client.clone();
-        let (api, gate, records) = (
+        let (api, barrier, records) = (
             MemberApi::new(client.clone()),
-            Gate::default(),
+            Barrier::default(),
             Records::new(clock.clone()),
         );
         let owners = Owners::new(client.clone(), cluster.namespace());
@@ -153,7 +153,7 @@ impl Applying {
             api: api.clone(),
             owners: owners.clone(),
             watches: watches.clone(),
-            gate: gate.clone(),
+            barrier: barrier.clone(),
             records: records.clone(),
             reporter: reporter.clone(),
         };
@@ -165,7 +165,7 @@ impl Applying {
                 works: works.clone(),
                 applied,
                 queue: queue.clone(),
-                gate: gate.clone(),
+                barrier: barrier.clone(),
                 records: records.clone(),
                 owners: owners.clone(),
                 watches: watches.clone(),
@@ -187,7 +187,7 @@ impl Applying {
                 api: api.clone(),
                 rules: MergeRules::new(client),
                 works: works.clone(),
-                gate: gate.clone(),
+                barrier: barrier.clone(),
                 watches: watches.clone(),
                 reporter: reporter.clone(),
                 reserved: args.reserved_keys(),
@@ -204,7 +204,7 @@ impl Applying {
                 api,
                 works: works.clone(),
                 owners,
-                gate: gate.clone(),
+                barrier: barrier.clone(),
                 records: records.clone(),
                 reporter: reporter.clone(),
                 measures,
@@ -213,7 +213,7 @@ impl Applying {
             },
             works,
             queue,
-            gate,
+            barrier,
             records,
             watches,
             reporter,

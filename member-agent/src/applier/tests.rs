@@ -171,7 +171,7 @@ async fn nothing_is_touched_before_the_finalizer_is_read() {
     stage.applier.close().await;
     stage.show(1, &json!({}), &json!({}), &[config("c", &json!({}))]);
     stage.pass().await;
-    assert_eq!(stage.member.written(), Vec::<String>::new(), "the gate is closed");
+    assert_eq!(stage.member.written(), Vec::<String>::new(), "the barrier is closed");
 }
 
 #[tokio::test(start_paused = true)]

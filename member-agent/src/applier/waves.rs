@@ -13,7 +13,7 @@ use futures::{StreamExt as _, stream};
 use tokio::time::sleep;
 
 use super::{
-    gate::Gate,
+    barrier::Barrier,
     manifest::{Done, Job, Tools, carry_out, rules::MergeRules},
     member_api::{MemberApi, describe, gvk},
     memory::ManifestMemory,
@@ -33,7 +33,7 @@ pub(super) struct Waves {
     pub(super) api: MemberApi,
     pub(super) rules: MergeRules,
     pub(super) works: Works,
-    pub(super) gate: Gate,
+    pub(super) barrier: Barrier,
     pub(super) watches: Watches,
     pub(super) reporter: Reporter,
     /// Which labels and annotations comparisons leave out.
@@ -79,7 +79,7 @@ impl Waves {
                 .buffer_unordered(AT_ONCE)
                 .collect()
                 .await;
-            if !self.gate.is_open() {
+            if !self.barrier.is_open() {
                 return Err(RoundFailure::Interrupted);
             }
             all.extend(done.into_iter().flatten());
@@ -89,7 +89,7 @@ impl Waves {
 
     async fn one(&self, common: &Common<'_>, manifest: &Manifest, before: &Before) -> Option<Done> {
         // Told to stop: what is not begun is not begun.
-        if !self.gate.is_open() {
+        if !self.barrier.is_open() {
             return None;
         }
         let object = manifest.object.as_ref().ok()?;

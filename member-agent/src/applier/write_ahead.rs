@@ -44,7 +44,7 @@ impl WriteAhead {
             self.keep_forgotten(work, owner, &mut ledger.inventory, batch).await?;
         }
         self.write(common, ledger, batch, before).await?;
-        if applies && self.handles.gate.is_open() {
+        if applies && self.handles.barrier.is_open() {
             leftovers::make_room(&self.handles.api, owner, &mut ledger.inventory, batch).await;
         }
         Ok(())

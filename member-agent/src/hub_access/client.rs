@@ -11,14 +11,14 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 
 use super::{
     credential::Credential,
-    settings::{Settings, Trust},
+    settings::{HubSettings, Trust},
 };
 
 /// A hub that is gone is noticed in seconds, and a slow network still gets through.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client for the hub's API server that proves itself anew with each request.
-pub fn build(settings: &Settings, credential: &Credential) -> anyhow::Result<Client> {
+pub fn build(settings: &HubSettings, credential: &Credential) -> anyhow::Result<Client> {
     let config = Config::new(settings.server.clone());
     let way = Way::from_env(client::tcp());
     let https = hyper_rustls::HttpsConnector::from((way, Arc::new(tls(&settings.trust, credential)?)));

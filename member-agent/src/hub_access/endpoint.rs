@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Uri;
 
-use super::settings::{Settings, Trust};
+use super::settings::{HubSettings, Trust};
 use crate::membership::Imc;
 
 /// Where to connect, and how the hub agent there proves itself.
@@ -33,7 +33,7 @@ pub enum Error {
 
 impl Endpoint {
     /// The endpoint for this InternalMemberCluster, if there is one.
-    pub fn find(settings: &Settings, imc: Option<&Imc>) -> Result<Self, Error> {
+    pub fn find(settings: &HubSettings, imc: Option<&Imc>) -> Result<Self, Error> {
         let (host, port) = match (&settings.channel, imc.and_then(|imc| imc.endpoint.as_deref())) {
             (Some(uri), _) => address(uri).ok_or_else(|| Error::Malformed(uri.to_string()))?,
             (None, Some(announced)) => announced_address(announced)?,
@@ -82,7 +82,7 @@ fn decoded(ca: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn settings(channel: Option<&str>, ca: Option<&str>, insecure: bool) -> Settings {
+    fn settings(channel: Option<&str>, ca: Option<&str>, insecure: bool) -> HubSettings {
         let get = |name: &str| match name {
             "HUB_SERVER_URL" => Some("https://hub:6443".into()),
             "MEMBER_CLUSTER_NAME" => Some("east".into()),
@@ -90,7 +90,7 @@ mod tests {
             "HUB_CHANNEL_URL" => channel.map(Into::into),
             _ => None,
         };
-        let mut settings = Settings::read(get, false, insecure).unwrap();
+        let mut settings = HubSettings::read(get, false, insecure).unwrap();
         settings.channel_ca = ca.map(Into::into);
         settings
     }

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 /// What the environment says about the hub.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct HubSettings {
     /// The hub's API server.
     pub server: Uri,
     /// The MemberCluster that this cluster is.
@@ -109,7 +109,7 @@ pub enum Error {
     BadHeader(String),
 }
 
-impl Settings {
+impl HubSettings {
     /// Reads the settings through `get` (the environment in production).
     pub fn read(
         get: impl Fn(&str) -> Option<OsString>,
@@ -237,12 +237,12 @@ mod tests {
         ("CONFIG_PATH", "/token"),
     ];
 
-    fn read(changes: &[(&str, &str)], use_certificate: bool) -> Result<Settings, Error> {
+    fn read(changes: &[(&str, &str)], use_certificate: bool) -> Result<HubSettings, Error> {
         let value = |name: &str| {
             let pick = |list: &[(&str, &str)]| list.iter().find(|(k, _)| *k == name).map(|(_, v)| (*v).into());
             pick(changes).or_else(|| pick(GOOD))
         };
-        Settings::read(value, use_certificate, false)
+        HubSettings::read(value, use_certificate, false)
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
             "CA_BUNDLE" => Some("".into()),
             _ => GOOD.iter().find(|(k, _)| *k == name).map(|(_, v)| (*v).into()),
         };
-        assert_eq!(Settings::read(get, false, true).unwrap().trust, Trust::Anything);
+        assert_eq!(HubSettings::read(get, false, true).unwrap().trust, Trust::Anything);
     }
 
     #[test]

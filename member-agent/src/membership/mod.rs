@@ -1,9 +1,9 @@
 //! What the hub asks of this cluster, read from its InternalMemberCluster, and what the agent does about it.
 //!
 //! ```text
-//! Join    ─► gate open,   Joined=True
-//! Leave   ─► gate closed, no round in flight ─► ApplierStopped ─► Joined=False
-//! absent  ─► gate closed: a pause, and nothing is removed
+//! Join    ─► barrier open,   Joined=True
+//! Leave   ─► barrier closed, no round in flight ─► ApplierStopped ─► Joined=False
+//! absent  ─► barrier closed: a pause, and nothing is removed
 //! other   ─► nothing
 //! ```
 
@@ -119,9 +119,9 @@ pub struct Barred {
 pub enum Phase {
     /// Nothing is asked of it, or nothing may be done.
     Idle,
-    /// The gate is open.
+    /// The barrier is open.
     Joined(Arc<Imc>),
-    /// The gate is closed because the hub asked us to leave, and no round is in flight.
+    /// The barrier is closed because the hub asked us to leave, and no round is in flight.
     Stopped(Arc<Imc>),
 }
 
@@ -146,7 +146,7 @@ fn stance(seen: &KnownImc, barred: Option<&Barred>) -> Stance {
     }
 }
 
-/// Opens and closes the gate as the hub asks, for ever.
+/// Opens and closes the barrier as the hub asks, for ever.
 pub async fn run(
     mut seen: Receiver<KnownImc>,
     mut barred: Receiver<Option<Barred>>,

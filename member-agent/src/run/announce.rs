@@ -1,12 +1,12 @@
 //! The first line of the log.
 
 use crate::{
-    hub_access::settings::{Identity as HubIdentity, Settings},
+    hub_access::settings::{HubSettings, Identity as HubIdentity},
     options::Options,
 };
 
 /// Says once what the agent was told, without anything secret.
-pub(super) fn announce(options: &Options, settings: &Settings) {
+pub(super) fn announce(options: &Options, settings: &HubSettings) {
     let identity = match &settings.identity {
         HubIdentity::TokenFile(path) => format!("token file {}", path.display()),
         HubIdentity::TokenSecret { namespace, name } => format!("token secret {namespace}/{name}"),

@@ -32,7 +32,7 @@ use crate::{
     hub_access::{
         client as hub_client,
         credential::Credential,
-        settings::{Identity as HubIdentity, Settings},
+        settings::{HubSettings, Identity as HubIdentity},
     },
     measures::Measures,
     membership::{self, KnownImc},
@@ -80,7 +80,7 @@ pub async fn run(
     environment: impl Fn(&str) -> Option<std::ffi::OsString>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let settings = Settings::read(environment, options.hub.use_ca_auth, options.hub.tls_insecure)?;
+    let settings = HubSettings::read(environment, options.hub.use_ca_auth, options.hub.tls_insecure)?;
     announce::announce(options, &settings);
     if let HubIdentity::TokenFile(path) = &settings.identity {
         token_file(path).await?;

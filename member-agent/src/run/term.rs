@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::{
     applier::{Applier, Applying},
-    hub_access::{credential::Credential, settings::Settings},
+    hub_access::{credential::Credential, settings::HubSettings},
     measures::Measures,
     membership::{self, KnownImc, Phase},
     options::Options,
@@ -30,7 +30,7 @@ use crate::{
 /// Everything that a term of leadership needs.
 pub(super) struct Member {
     pub(super) options: Options,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<HubSettings>,
     pub(super) credential: Credential,
     pub(super) hub: Client,
     pub(super) client: Client,
@@ -61,7 +61,7 @@ impl Member {
         let applier: Arc<dyn Applier> = self.applier.clone();
         let speaking = async {
             let cluster_uid = cluster_uid(&self.client, &self.session).await;
-            let context = session::Context {
+            let context = session::SessionDeps {
                 settings: self.settings.clone(),
                 credential: self.credential.clone(),
                 platform_labels: properties::platform_labels(&self.options.properties),

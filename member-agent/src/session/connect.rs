@@ -22,7 +22,7 @@ use tonic::{
 use tower::{BoxError, Service as _};
 
 use super::end::End;
-use crate::hub_access::{client, credential::Credential, endpoint::Endpoint, settings::Settings};
+use crate::hub_access::{client, credential::Credential, endpoint::Endpoint, settings::HubSettings};
 
 /// A hub that is gone is noticed in seconds, and a slow network still gets through.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ pub(super) async fn connect(endpoint: &Endpoint, credential: &Credential, period
 /// Says Hello and waits for the answer.
 pub(super) async fn hello(
     channel: Channel,
-    settings: &Settings,
+    settings: &HubSettings,
     credential: &Credential,
     hello: Hello,
 ) -> Result<(Link, Accept), End> {
@@ -127,7 +127,7 @@ pub(super) async fn hello(
 }
 
 /// Our credential of this moment, and the headers that every request to the hub carries.
-fn metadata(settings: &Settings, credential: &Credential) -> Result<MetadataMap, End> {
+fn metadata(settings: &HubSettings, credential: &Credential) -> Result<MetadataMap, End> {
     let mut headers = http::HeaderMap::new();
     if let Credential::Token(token) = credential {
         let token = token.current().map_err(|e| End::NoCredential(e.to_string()))?;

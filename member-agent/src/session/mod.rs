@@ -39,7 +39,7 @@ use crate::{
     hub_access::{
         credential::Credential,
         endpoint::Endpoint,
-        settings::{Settings, Trust},
+        settings::{HubSettings, Trust},
     },
     measures::Measures,
     membership::{Barred, KnownImc, Phase},
@@ -53,9 +53,9 @@ const LASTED: Duration = Duration::from_secs(10);
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
 /// What a session needs, and what it tells.
-pub struct Context {
+pub struct SessionDeps {
     /// Where the hub is.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<HubSettings>,
     /// How we prove who we are.
     pub credential: Credential,
     /// What the cloud says about this cluster, for labels that nobody has set.
@@ -93,7 +93,7 @@ pub struct Context {
 }
 
 /// Keeps a session open, for ever.
-pub async fn run(mut context: Context) {
+pub async fn run(mut context: SessionDeps) {
     let mut reports = Reports::new(
         context.outgoing.clone(),
         context.measures.clone(),
@@ -134,7 +134,7 @@ pub async fn run(mut context: Context) {
     }
 }
 
-async fn attempt(context: &mut Context, reports: &mut Reports, backoff: &mut Backoff) -> End {
+async fn attempt(context: &mut SessionDeps, reports: &mut Reports, backoff: &mut Backoff) -> End {
     let (endpoint, period) = {
         let seen = context.seen.borrow();
         match Endpoint::find(&context.settings, seen.imc().map(AsRef::as_ref)) {
@@ -159,7 +159,7 @@ async fn attempt(context: &mut Context, reports: &mut Reports, backoff: &mut Bac
     end
 }
 
-impl Context {
+impl SessionDeps {
     /// Whether we may not read either what the hub asks of us.
     fn is_forbidden(&self) -> bool {
         let forbidden = cache::Reason::Forbidden;
@@ -210,7 +210,7 @@ impl Context {
     /// Waits while there is nobody to speak for, or nowhere to speak. As long as the hub could not be read we try where
     /// the settings say, for the channel may work where the API server does not; but not without knowing its CA.
     async fn wait_for_membership(&mut self) {
-        let Settings {
+        let HubSettings {
             channel,
             channel_ca,
             trust,

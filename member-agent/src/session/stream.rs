@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Context, connect::Link, end::End, heartbeat::Beats, reports::Reports};
+use super::{SessionDeps, connect::Link, end::End, heartbeat::Beats, reports::Reports};
 use crate::membership::{KnownImc, Phase, WantedState};
 
 /// The pace at which we may send, and what is on the way.
@@ -73,7 +73,7 @@ impl Window {
 }
 
 /// Talks until the session ends, and says why it did.
-pub(super) async fn converse(context: &mut Context, reports: &mut Reports, link: Link, accept: &Accept) -> End {
+pub(super) async fn converse(context: &mut SessionDeps, reports: &mut Reports, link: Link, accept: &Accept) -> End {
     let Link { send, mut receive } = link;
     let mut window = Window::new(accept.limits, context.clock.steady());
     let mut beats = Beats::new(context.seen.borrow().period(), Instant::now());
@@ -161,7 +161,12 @@ fn size(message: &pb::MemberMessage) -> usize {
 }
 
 /// Deals with what the hub said; an end if that was the last.
-fn heard(context: &mut Context, reports: &mut Reports, window: &mut Window, message: pb::HubMessage) -> Option<End> {
+fn heard(
+    context: &mut SessionDeps,
+    reports: &mut Reports,
+    window: &mut Window,
+    message: pb::HubMessage,
+) -> Option<End> {
     let message = match HubMessage::try_from(message) {
         Ok(message) => message,
         Err(invalid) => {
@@ -204,7 +209,7 @@ fn heard(context: &mut Context, reports: &mut Reports, window: &mut Window, mess
     None
 }
 
-impl Context {
+impl SessionDeps {
     /// Whether heartbeats are due: while the cluster belongs to the fleet or is leaving, and while we cannot know.
     fn is_beating(&self, reports: &Reports) -> bool {
         match &*self.seen.borrow() {

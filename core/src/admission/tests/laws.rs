@@ -9,7 +9,7 @@ use fleet_api::raw::RawJson;
 
 use super::super::{defaults, overrides, policy as policies};
 use super::*;
-use crate::overrides::{Cluster, Overrides};
+use crate::overrides::{LabelledCluster, Overrides};
 use crate::rollout::Amount;
 use crate::scheduler::Selector;
 use crate::scheduler::plugins::cluster_affinity::{Preferred, Required};
@@ -227,7 +227,7 @@ proptest! {
         if !overrides::policy(&given.policy).is_empty() {
             return Ok(());
         }
-        let cluster = Cluster { name: "east", labels: &BTreeMap::new() };
+        let cluster = LabelledCluster { name: "east", labels: &BTreeMap::new() };
         let prepared = Overrides::new(cluster, [("o", &given)], []);
         prop_assert!(prepared.is_ok());
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});

@@ -9,7 +9,7 @@ use super::{
     Fault,
     budget::{Budget, weight},
     cut, functions,
-    term::{Outcome, Term},
+    term::{Evaluated, Term},
 };
 
 /// The longest name in a text for people, in bytes.
@@ -19,12 +19,12 @@ const NAME_MAX: usize = 60;
 pub(super) struct Scope<'s, 'a> {
     pub(super) name: &'a str,
     /// What a fold has come to may be a fault, which a later element can make up for.
-    pub(super) value: Outcome<'a>,
+    pub(super) value: Evaluated<'a>,
     pub(super) outer: Option<&'s Scope<'s, 'a>>,
 }
 
 impl<'a> Scope<'_, 'a> {
-    fn find(&self, budget: &mut Budget, name: &str) -> Outcome<'a> {
+    fn find(&self, budget: &mut Budget, name: &str) -> Evaluated<'a> {
         let mut here = Some(self);
         while let Some(scope) = here {
             budget.spend(weight(name))?;
@@ -38,7 +38,7 @@ impl<'a> Scope<'_, 'a> {
 }
 
 /// The value of `tree`, which [`super::parse::parse`] has found to be in order.
-pub(super) fn evaluate<'a>(budget: &mut Budget, tree: &'a IdedExpr, scope: &Scope<'_, 'a>) -> Outcome<'a> {
+pub(super) fn evaluate<'a>(budget: &mut Budget, tree: &'a IdedExpr, scope: &Scope<'_, 'a>) -> Evaluated<'a> {
     budget.spend(1)?;
     match &tree.expr {
         Expr::Literal(literal) => constant(budget, literal),
@@ -54,7 +54,7 @@ pub(super) fn evaluate<'a>(budget: &mut Budget, tree: &'a IdedExpr, scope: &Scop
     }
 }
 
-fn constant<'a>(budget: &mut Budget, literal: &'a LiteralValue) -> Outcome<'a> {
+fn constant<'a>(budget: &mut Budget, literal: &'a LiteralValue) -> Evaluated<'a> {
     Ok(match literal {
         LiteralValue::Null => Term::Null,
         LiteralValue::Boolean(value) => Term::Bool(*value.inner()),
@@ -70,7 +70,7 @@ fn constant<'a>(budget: &mut Budget, literal: &'a LiteralValue) -> Outcome<'a> {
 }
 
 /// `operand.field`, or whether there is one.
-fn field<'a>(budget: &mut Budget, select: &'a SelectExpr, scope: &Scope<'_, 'a>) -> Outcome<'a> {
+fn field<'a>(budget: &mut Budget, select: &'a SelectExpr, scope: &Scope<'_, 'a>) -> Evaluated<'a> {
     let operand = evaluate(budget, &select.operand, scope)?;
     budget.spend(weight(&select.field))?;
     let Term::Object(map) = operand else {
@@ -86,7 +86,7 @@ fn field<'a>(budget: &mut Budget, select: &'a SelectExpr, scope: &Scope<'_, 'a>)
         .ok_or_else(|| Fault::Absent(cut(&select.field, NAME_MAX).into()))
 }
 
-fn call<'a>(budget: &mut Budget, call: &'a CallExpr, scope: &Scope<'_, 'a>) -> Outcome<'a> {
+fn call<'a>(budget: &mut Budget, call: &'a CallExpr, scope: &Scope<'_, 'a>) -> Evaluated<'a> {
     match (call.func_name.as_str(), call.args.as_slice()) {
         (operators::LOGICAL_AND, [a, b]) => either(budget, [a, b], scope, false),
         (operators::LOGICAL_OR, [a, b]) => either(budget, [a, b], scope, true),
@@ -113,7 +113,7 @@ fn call<'a>(budget: &mut Budget, call: &'a CallExpr, scope: &Scope<'_, 'a>) -> O
 }
 
 /// One of two that is `enough` decides, whatever becomes of the other.
-fn either<'a>(budget: &mut Budget, both: [&'a IdedExpr; 2], scope: &Scope<'_, 'a>, enough: bool) -> Outcome<'a> {
+fn either<'a>(budget: &mut Budget, both: [&'a IdedExpr; 2], scope: &Scope<'_, 'a>, enough: bool) -> Evaluated<'a> {
     let mut outcome = Ok(!enough);
     for one in both {
         match evaluate(budget, one, scope).and_then(truth) {
@@ -134,7 +134,7 @@ fn truth(term: Term<'_>) -> Result<bool, Fault> {
 }
 
 /// `all`, `exists`, `exists_one`, `map` and `filter`, as the parser has written them.
-fn fold<'a>(budget: &mut Budget, fold: &'a ComprehensionExpr, scope: &Scope<'_, 'a>) -> Outcome<'a> {
+fn fold<'a>(budget: &mut Budget, fold: &'a ComprehensionExpr, scope: &Scope<'_, 'a>) -> Evaluated<'a> {
     let range = evaluate(budget, &fold.iter_range, scope)?;
     let Some(items) = range.items(budget)? else {
         return Err(Fault::wrong(format!("{} where a list is needed", range.kind())));
@@ -201,7 +201,7 @@ fn grow<'a>(
     wanted: Option<&'a IdedExpr>,
     element: &'a IdedExpr,
     scope: &Scope<'_, 'a>,
-) -> Outcome<'a> {
+) -> Evaluated<'a> {
     let mut list = Vec::new();
     for item in items {
         budget.spend(1)?;

@@ -7,7 +7,7 @@ use cel::common::ast::{CallExpr, operators};
 use super::{
     Fault,
     budget::{Budget, weight},
-    term::{Outcome, Term, are_comparable, equal, number, order},
+    term::{Evaluated, Term, are_comparable, equal, number, order},
 };
 use crate::apply::json::whole;
 
@@ -43,7 +43,7 @@ pub(super) fn is_known(call: &CallExpr) -> bool {
 }
 
 /// The value of a function, whose target is its first argument.
-pub(super) fn call<'a>(budget: &mut Budget, name: &str, arguments: &[Term<'a>]) -> Outcome<'a> {
+pub(super) fn call<'a>(budget: &mut Budget, name: &str, arguments: &[Term<'a>]) -> Evaluated<'a> {
     let value = match (name, arguments) {
         (operators::EQUALS, [a, b]) => Some(Term::Bool(equal(budget, a, b)?)),
         (operators::NOT_EQUALS, [a, b]) => Some(Term::Bool(!equal(budget, a, b)?)),
@@ -106,7 +106,7 @@ fn is_in<'a>(budget: &mut Budget, item: &Term<'_>, list: &Term<'_>) -> Result<Op
     Ok(Some(Term::Bool(false)))
 }
 
-fn index<'a>(budget: &mut Budget, list: &Term<'a>, at: &Term<'_>) -> Outcome<'a> {
+fn index<'a>(budget: &mut Budget, list: &Term<'a>, at: &Term<'_>) -> Evaluated<'a> {
     let place = match at {
         Term::Int(at) => usize::try_from(*at).ok(),
         Term::Uint(at) => usize::try_from(*at).ok(),

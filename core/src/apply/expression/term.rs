@@ -99,7 +99,7 @@ impl<'a> Term<'a> {
 }
 
 /// The value of a tree.
-pub(super) type Outcome<'a> = Result<Term<'a>, Fault>;
+pub(super) type Evaluated<'a> = Result<Term<'a>, Fault>;
 
 /// Whether both are the same. Numbers are by their value, and values of different kinds never.
 pub(super) fn equal(budget: &mut Budget, a: &Term<'_>, b: &Term<'_>) -> Result<bool, Fault> {

@@ -2,11 +2,11 @@ use super::super::fixtures::{at, member};
 use super::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> JoinSettings {
+    JoinSettings {
         channel_endpoint: Some("hub:443".into()),
         channel_ca: Some("Q0E=".into()),
-        ..Settings::default()
+        ..JoinSettings::default()
     }
 }
 
@@ -20,7 +20,7 @@ struct Hub {
 }
 
 impl Hub {
-    fn plan(&self, mc: &MemberCluster, settings: &Settings) -> Result<Vec<Step>, Blocked> {
+    fn plan(&self, mc: &MemberCluster, settings: &JoinSettings) -> Result<Vec<Step>, Blocked> {
         let world = World {
             mc,
             namespace: self.namespace.as_ref(),
@@ -84,7 +84,7 @@ impl Hub {
     }
 }
 
-fn joined(settings: &Settings) -> (Hub, MemberCluster) {
+fn joined(settings: &JoinSettings) -> (Hub, MemberCluster) {
     let (mut hub, mut mc) = (Hub::default(), member("c1"));
     let steps = hub.plan(&mc, settings).expect("no obstacle");
     hub.carry_out(&mut mc, steps);
@@ -125,7 +125,7 @@ fn the_label_is_restored_and_finalizers_are_added_beside_others() {
     let (hub, mut mc) = joined(&settings());
     mc.metadata.labels = Some([(labels::MEMBER_NAME.into(), "other".into())].into());
     mc.metadata.finalizers = Some(vec!["user/own".into()]);
-    let both = Settings {
+    let both = JoinSettings {
         export_profiles: true,
         ..settings()
     };
@@ -197,13 +197,13 @@ fn names_and_identities_that_can_never_work_are_refused() {
 #[test]
 fn members_only_read_unless_networking_agents_are_expected() {
     let cluster = ClusterName::new("c1").expect("valid");
-    let verbs = |s: &Settings| rules(&cluster, s).into_iter().flat_map(|r| r.verbs).collect::<Vec<_>>();
+    let verbs = |s: &JoinSettings| rules(&cluster, s).into_iter().flat_map(|r| r.verbs).collect::<Vec<_>>();
     assert!(
         verbs(&settings())
             .iter()
             .all(|v| ["get", "list", "watch"].contains(&v.as_str()))
     );
-    let networking = Settings {
+    let networking = JoinSettings {
         networking: true,
         ..settings()
     };
@@ -264,7 +264,7 @@ fn a_namespace_says_whose_it_is_from_the_first_write_on() {
 fn a_new_period_or_endpoint_reaches_the_internal_member_cluster() {
     let (hub, mut mc) = joined(&settings());
     mc.spec.heartbeat_period_seconds = 15;
-    let moved = Settings {
+    let moved = JoinSettings {
         channel_endpoint: Some("hub:8443".into()),
         ..settings()
     };

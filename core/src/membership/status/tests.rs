@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use super::super::fixtures::{Fixture as _, agent, at, condition, internal, member};
 use super::*;
 
-const SETTINGS: Settings = Settings {
+const SETTINGS: StatusSettings = StatusSettings {
     networking: false,
     unhealthy_threshold: SignedDuration::from_secs(60),
     grace: Grace::NONE,

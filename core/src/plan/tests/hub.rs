@@ -18,9 +18,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::explain::View;
-use crate::overrides::Cluster;
+use crate::overrides::LabelledCluster;
 use crate::overrides::choose::{Candidates, Chosen, Lists};
-use crate::plan::{self, Plan, Request, Settings};
+use crate::plan::{self, HubFlags, Plan, Request};
 use crate::rollout::{self, Budget, Goal, Member, Target, apply_strategy};
 use crate::scheduler;
 use crate::selection::ObjectId;
@@ -159,7 +159,7 @@ impl Hub {
                 cluster_scoped: &is_cluster_scoped,
                 named_by_runs: &[],
                 recorded_by_runs: &[],
-                settings: Settings::default(),
+                settings: HubFlags::default(),
             },
             request,
         )
@@ -304,7 +304,7 @@ impl Hub {
             clusters: &clusters,
             bindings: &bindings,
             now: now(),
-            settings: scheduler::Settings::default(),
+            settings: scheduler::SchedulerSettings::default(),
         });
         let policy = name(&latest.meta).to_owned();
         for create in plan.create {
@@ -351,7 +351,7 @@ impl Hub {
         let (none, member) = (BTreeMap::new(), self.members.get(cluster));
         let labels = member.and_then(|it| it.metadata.labels.as_ref()).unwrap_or(&none);
         chosen
-            .on(&Cluster { name: cluster, labels })
+            .on(&LabelledCluster { name: cluster, labels })
             .map_err(|bad| bad.to_string())
     }
 

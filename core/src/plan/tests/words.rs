@@ -5,7 +5,7 @@ use serde_json::json;
 use super::hub::Hub;
 use crate::plan::{self, Change, Kind, Plan, Request, Written};
 
-fn cluster<'p>(plan: &'p Plan, name: &str) -> &'p crate::plan::Cluster {
+fn cluster<'p>(plan: &'p Plan, name: &str) -> &'p crate::plan::PlannedCluster {
     plan.clusters.iter().find(|cluster| cluster.name == name).unwrap()
 }
 

@@ -202,7 +202,7 @@ pub(super) struct Hub {
     pub(super) number: Option<String>,
     pub(super) generation: Option<String>,
     pub(super) status: Option<PolicySnapshotStatus>,
-    pub(super) settings: Settings,
+    pub(super) settings: SchedulerSettings,
     pub(super) now: Timestamp,
 }
 
@@ -219,7 +219,7 @@ pub(super) fn hub(policy: Option<PlacementPolicy>) -> Hub {
         policy,
         generation: Some("1".into()),
         status: None,
-        settings: Settings::default(),
+        settings: SchedulerSettings::default(),
         now: NOW,
     }
 }

@@ -9,7 +9,6 @@ use fleet_core::{
 use fleet_runtime::{
     Key,
     cache::{self, Store},
-    queue::Queue,
 };
 use kube::{Api, core::ObjectMeta};
 use serde::{
@@ -33,11 +32,11 @@ struct Reporting {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
-    status: Option<Report>,
+    status: Option<ReportedStatus>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Report {
+struct ReportedStatus {
     #[serde(default, deserialize_with = "first_conditions")]
     conditions: Vec<GateCondition>,
 }
@@ -52,13 +51,13 @@ pub(crate) struct WatchedObject {
 }
 
 impl UserResources {
-    /// Watches an object, which need not be there yet; `wakes` is added to the queue whenever it changes. None if the hub
-    /// does not serve its kind, as far as is known, or if it is not in a namespace although it has to be.
+    /// Watches an object, which need not be there yet; `tell` is called whenever it has changed. None if the hub does
+    /// not serve its kind, as far as is known, or if it is not in a namespace although it has to be.
     pub(crate) async fn watch_one(
         &self,
         object: &ObjectId,
         in_namespace: bool,
-        wakes: (Queue<Key>, Key),
+        tell: impl Fn() + Send + 'static,
     ) -> Option<WatchedObject> {
         let place = self.place(object)?;
         let api: Api<Reporting> = match place.key.namespace() {
@@ -76,10 +75,9 @@ impl UserResources {
         tasks.spawn(store.clone().watch(api, selection, cache::plain));
         let mut changes = store.subscribe();
         tasks.spawn(async move {
-            let (queue, key) = wakes;
             loop {
                 changes.next().await;
-                queue.add(key.clone());
+                tell();
             }
         });
         let _ = timeout(SYNC_WAIT, store.settled()).await;
@@ -158,7 +156,10 @@ fn first_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Ga
 #[cfg(test)]
 mod tests {
     use fleet_core::selection::apis::Apis;
-    use fleet_runtime::{cache::Era, queue::Next};
+    use fleet_runtime::{
+        cache::Era,
+        queue::{Next, Queue},
+    };
     use fleet_testkit::Server;
     use serde_json::json;
 
@@ -180,8 +181,9 @@ mod tests {
             namespace: "ops".to_owned(),
             name: "one".to_owned(),
         };
+        let (wakes, key) = (queue.clone(), run.clone());
         let watched = user
-            .watch_one(&check, true, (queue.clone(), run.clone()))
+            .watch_one(&check, true, move || wakes.add(key.clone()))
             .await
             .unwrap();
         let woken = async || {

@@ -70,7 +70,7 @@ async fn a_work_that_goes_through_its_states_is_not_held_up() {
 
 #[tokio::test]
 async fn stored_bytes_are_bounded_told_once_and_nothing_is_lost() {
-    let mut settings = Settings::default();
+    let mut settings = ChannelSettings::default();
     // Room for a few statuses of ten kilobytes, then two a second.
     settings.rates.stored = Rate {
         sustained: 20_000 * 60,
@@ -136,7 +136,7 @@ fn drifted(work: &str) -> MemberMessage {
 #[tokio::test]
 async fn however_many_works_a_member_has_its_statuses_fit_into_memory() {
     const WORKS: usize = 300;
-    let mut settings = Settings::default();
+    let mut settings = ChannelSettings::default();
     let boundless = Rate {
         sustained: u32::MAX,
         burst: u32::MAX,
@@ -168,7 +168,7 @@ async fn however_many_works_a_member_has_its_statuses_fit_into_memory() {
 
 #[tokio::test]
 async fn what_a_cluster_says_about_itself_is_paced_too() {
-    let mut settings = Settings::default();
+    let mut settings = ChannelSettings::default();
     settings.rates.cluster = Rate { sustained: 2, burst: 3 };
     let hub = Hub::with(settings).await;
     hub.member("a");
@@ -208,7 +208,7 @@ fn large_properties(round: usize) -> MemberMessage {
 
 #[tokio::test]
 async fn what_a_cluster_says_about_itself_counts_as_stored_wherever_it_is_copied() {
-    let mut settings = Settings::default();
+    let mut settings = ChannelSettings::default();
     // Room for two reports, each in three copies, and no third for a long time.
     settings.rates.stored = Rate {
         sustained: 60,
@@ -244,7 +244,7 @@ async fn what_a_cluster_says_about_itself_counts_as_stored_wherever_it_is_copied
 
 #[tokio::test]
 async fn a_member_that_keeps_reconnecting_is_made_to_wait() {
-    let mut settings = Settings::default();
+    let mut settings = ChannelSettings::default();
     settings.rates.sessions = Rate {
         sustained: 60,
         burst: 3,
@@ -279,7 +279,7 @@ async fn a_member_that_keeps_reconnecting_is_made_to_wait() {
 
 #[tokio::test]
 async fn reconnecting_buys_no_more_messages() {
-    let mut settings = Settings::default();
+    let mut settings = ChannelSettings::default();
     settings.rates.malformed = Rate {
         sustained: 1,
         burst: 30,

@@ -48,7 +48,7 @@ async fn messages_of_another_session_or_of_an_unknown_type_have_no_effect() {
 
 #[tokio::test]
 async fn a_message_over_the_limit_is_refused_and_the_session_lives() {
-    let mut settings = Settings::default();
+    let mut settings = ChannelSettings::default();
     settings.limits.max_message_bytes = 10_000;
     let hub = Hub::with(settings).await;
     hub.member("a");
@@ -107,9 +107,9 @@ async fn a_flood_is_slowed_down_and_others_are_not() {
 
 #[tokio::test]
 async fn a_member_that_reads_nothing_is_closed_and_others_go_on() {
-    let mut settings = Settings {
+    let mut settings = ChannelSettings {
         send_timeout: Duration::from_millis(200),
-        ..Settings::default()
+        ..ChannelSettings::default()
     };
     settings.rates.messages.sustained = 50_000;
     settings.rates.bytes.sustained = 50_000_000;

@@ -36,7 +36,7 @@ use tonic::{
 use self::api::{FakeApi, Stores, imc_path, mc_path, work_path};
 use crate::{
     certificates::{CHANNEL, issue as certificate},
-    channel::{Deps, Settings, serve},
+    channel::{ChannelSettings, Deps, serve},
     reports::SessionReports,
     writer::Writer,
 };
@@ -73,15 +73,15 @@ impl Hub {
     }
 
     async fn start() -> Self {
-        Self::with(Settings::default()).await
+        Self::with(ChannelSettings::default()).await
     }
 
-    async fn with(settings: Settings) -> Self {
+    async fn with(settings: ChannelSettings) -> Self {
         Self::replica(FakeApi::default(), Stores::new(), settings).await
     }
 
     /// Another replica on the same API server.
-    async fn replica(api: FakeApi, stores: Arc<Stores>, settings: Settings) -> Self {
+    async fn replica(api: FakeApi, stores: Arc<Stores>, settings: ChannelSettings) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let data = certificate::make(
             &CHANNEL,

@@ -76,9 +76,9 @@ async fn credentials_are_needed_and_judged() {
 
 #[tokio::test]
 async fn hello_comes_first_and_soon() {
-    let settings = Settings {
+    let settings = ChannelSettings {
         hello_timeout: Duration::from_millis(50),
-        ..Settings::default()
+        ..ChannelSettings::default()
     };
     let hub = Hub::with(settings).await;
     hub.member("a");
@@ -126,7 +126,7 @@ async fn the_later_hello_of_a_process_supersedes_its_older_stream() {
 async fn a_newer_leader_fences_the_older_one_also_on_another_replica() {
     let hub = Hub::start().await;
     hub.member("a");
-    let replica = Hub::replica(hub.api.clone(), hub.stores.clone(), Settings::default()).await;
+    let replica = Hub::replica(hub.api.clone(), hub.stores.clone(), ChannelSettings::default()).await;
     let mut old = hub.connect("a").await;
     old.say(MemberMessage::Heartbeat).await;
     hub.eventually("beat", &imc_path("a"), |imc| {
@@ -212,9 +212,9 @@ async fn one_identity_may_speak_for_several_members() {
 
 #[tokio::test]
 async fn a_token_is_judged_again_and_a_revoked_one_ends_the_session() {
-    let settings = Settings {
+    let settings = ChannelSettings {
         review_interval: Duration::from_millis(50),
-        ..Settings::default()
+        ..ChannelSettings::default()
     };
     let hub = Hub::with(settings).await;
     hub.member("a");

@@ -374,7 +374,7 @@ async fn a_report_in_flight_is_stored_and_answered_before_the_hub_stops() {
 
 #[tokio::test]
 async fn too_many_reports_at_once_are_put_off_and_heartbeats_go_on() {
-    let mut settings = Settings::default();
+    let mut settings = ChannelSettings::default();
     settings.limits.max_in_flight = 4;
     let hub = Hub::with(settings).await;
     hub.member("a");

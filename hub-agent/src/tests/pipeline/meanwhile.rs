@@ -7,7 +7,7 @@ use fleet_api::{
     placement::{BindingState, ClusterResourceBinding, ResourceOverrideSnapshot},
 };
 use fleet_core::{
-    overrides::Cluster,
+    overrides::LabelledCluster,
     scheduler::{Patch, Unschedule},
     selection::ObjectId,
 };
@@ -254,7 +254,7 @@ async fn snapshots_of_an_override_that_is_going_count_no_more() {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "settings", "namespace": "app" },
     }));
     let labels = std::collections::BTreeMap::new();
-    let cluster = Cluster {
+    let cluster = LabelledCluster {
         name: "a",
         labels: &labels,
     };

@@ -44,7 +44,7 @@ use crate::{
         user::UserResources,
         works::Works,
     },
-    pipeline::{Door, Error, Pipeline, Settings, Shared, decide_anew, signals::Goals, steps},
+    pipeline::{Door, Error, Pipeline, PipelineSettings, Shared, decide_anew, signals::Goals, steps},
     rollout::{self, Rollout, RolloutMemory},
     scheduler::{self, Scheduler, SchedulerMemory},
     selection::{self, Selection, SelectionMemory},
@@ -266,9 +266,9 @@ pub(super) fn shared(client: &kube::Client, placements: &Placements, metrics: &M
         events,
         steps: steps::Measures::new(metrics),
         clock,
-        settings: Settings {
+        settings: PipelineSettings {
             rules: Rules::default(),
-            scheduler: fleet_core::scheduler::Settings::default(),
+            scheduler: fleet_core::scheduler::SchedulerSettings::default(),
             namespaced: true,
             delay: Flags {
                 minimum_interval: Some(SignedDuration::ZERO),

@@ -35,7 +35,7 @@ impl Admission {
     /// Holds still, or goes on.
     pub(super) fn judge(&self) {
         let why = self.records.why_held();
-        if !self.gate.hold(why.is_some()) {
+        if !self.barrier.hold(why.is_some()) {
             return;
         }
         let imc_uid = self.records.imc_uid();

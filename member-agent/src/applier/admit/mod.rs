@@ -1,8 +1,8 @@
 //! Whether a Work may be touched, and what of it has to be looked at.
 //!
 //! ```text
-//! queue ─► gate ─► older than what was applied? ─► AppliedWork ─► memory ─► extent ─► a round
-//!            └► held: say so        └► judge             └► the Work is deleted ─► its end
+//! queue ─► barrier ─► older than what was applied? ─► AppliedWork ─► memory ─► extent ─► a round
+//!            └► held: say so           └► judge             └► the Work is deleted ─► its end
 //! ```
 
 mod extent;
@@ -30,8 +30,8 @@ use tokio::time::Instant;
 use self::extent::{Cause, extent};
 pub(super) use self::memories::Memories;
 use super::{
+    barrier::{Barrier, Inside},
     digest::hex_digest,
-    gate::{Gate, Inside},
     measures::Measures,
     memory::{Ledger, WorkMemory},
     owners::{self, Owners},
@@ -51,7 +51,7 @@ pub(super) struct Admission {
     /// AppliedWorks, only to know when they come and go.
     pub(super) applied: Store<PartialObjectMeta<AppliedWork>>,
     pub(super) queue: Queue<String>,
-    pub(super) gate: Gate,
+    pub(super) barrier: Barrier,
     pub(super) records: Records,
     pub(super) owners: Owners,
     pub(super) watches: Watches,
@@ -75,7 +75,7 @@ pub(super) enum Admitted {
     End(Box<End>),
 }
 
-/// A round that may begin. While this lives, the gate does not close.
+/// A round that may begin. While this lives, the barrier does not close.
 pub(super) struct Round {
     pub(super) inside: Inside,
     pub(super) work: Arc<HubWork>,
@@ -83,7 +83,7 @@ pub(super) struct Round {
     pub(super) extent: Extent,
 }
 
-/// The end of a Work that may begin. While this lives, the gate does not close.
+/// The end of a Work that may begin. While this lives, the barrier does not close.
 pub(super) struct End {
     pub(super) inside: Inside,
     pub(super) work: Arc<HubWork>,
@@ -93,8 +93,8 @@ pub(super) struct End {
 
 impl Admission {
     pub(super) async fn admit(&self, name: &str) -> Result<Admitted, RoundFailure> {
-        let Some(inside) = self.gate.enter() else {
-            if self.gate.is_held()
+        let Some(inside) = self.barrier.enter() else {
+            if self.barrier.is_held()
                 && let Some(work) = self.works.get(name)
             {
                 self.say_held(&work);

@@ -53,7 +53,7 @@ impl Member {
             "HUB_KUBE_HEADER" => Some("X-Extra: yes".into()),
             _ => None,
         };
-        let settings = Settings::read(environment, false, false).unwrap();
+        let settings = HubSettings::read(environment, false, false).unwrap();
         let credential = Credential::new(&settings.identity);
         let imc = Arc::new(imc(1, WantedState::Join, port, ca));
         let (seen, seen_rx) = watch::channel(KnownImc::Present(imc.clone()));
@@ -64,7 +64,7 @@ impl Member {
         let (barred_tx, barred) = watch::channel(None);
         let (ready, metrics) = (Health::default(), Metrics::new());
         let outgoing = Arc::new(Outgoing::default());
-        let context = Context {
+        let context = SessionDeps {
             settings: Arc::new(settings),
             credential,
             platform_labels: BTreeMap::from([("fleet.azure.com/location".into(), "eastus".into())]),

@@ -83,7 +83,7 @@ impl Intake {
 type Paying = Pin<Box<dyn Future<Output = Charge> + Send>>;
 
 /// A body that pays.
-pub(super) struct Gate<B> {
+pub(super) struct PaidBody<B> {
     body: B,
     intake: Arc<Intake>,
     /// What came and has not been let through: at most one frame.
@@ -97,7 +97,7 @@ pub(super) struct Gate<B> {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B> Gate<B> {
+impl<B> PaidBody<B> {
     pub(super) fn new(body: B, intake: Arc<Intake>) -> Self {
         Self {
             body,
@@ -135,7 +135,7 @@ impl<B> Gate<B> {
     }
 }
 
-impl<B> Body for Gate<B>
+impl<B> Body for PaidBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<StdError>,
@@ -201,14 +201,14 @@ mod tests {
         bytes
     }
 
-    /// A gate around these bytes, which come in frames of `step`.
-    fn gate(
+    /// A body of these bytes, which come in frames of `step`.
+    fn paid_body(
         bytes: &[u8],
         step: usize,
         limit: usize,
         share: &Arc<Pools>,
     ) -> (
-        Gate<impl Body<Data = Bytes, Error = Infallible> + Unpin + use<>>,
+        PaidBody<impl Body<Data = Bytes, Error = Infallible> + Unpin + use<>>,
         Arc<Intake>,
     ) {
         let frames: Vec<_> = bytes
@@ -218,15 +218,15 @@ mod tests {
         let intake = Arc::new(Intake::new(Arc::new(Pools::of_process())));
         intake.allow(limit, share.clone());
         let body = StreamBody::new(futures::stream::iter(frames));
-        (Gate::new(body, intake.clone()), intake)
+        (PaidBody::new(body, intake.clone()), intake)
     }
 
     #[tokio::test]
     async fn what_passes_is_what_came_however_it_is_cut() {
         let bytes = [message(0), message(3), message(70_000), message(1)].concat();
         for step in [1, 2, 5, 7, 16_384, 100_000] {
-            let (gate, intake) = gate(&bytes, step, 100_000, &Arc::new(Pools::of_member()));
-            let passed = gate.collect().await.unwrap().to_bytes();
+            let (body, intake) = paid_body(&bytes, step, 100_000, &Arc::new(Pools::of_member()));
+            let passed = body.collect().await.unwrap().to_bytes();
             assert_eq!(passed, bytes, "{step}");
             assert_eq!(intake.paid.lock().len(), 4, "one charge for each message");
         }
@@ -234,8 +234,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_over_the_limit_is_not_read() {
-        let (mut gate, _) = gate(&message(101), 16, 100, &Arc::new(Pools::of_member()));
-        let error = gate.frame().await.unwrap().unwrap_err();
+        let (mut body, _) = paid_body(&message(101), 16, 100, &Arc::new(Pools::of_member()));
+        let error = body.frame().await.unwrap().unwrap_err();
         assert_eq!(error.downcast_ref::<Status>().unwrap().code(), tonic::Code::OutOfRange);
     }
 
@@ -243,14 +243,14 @@ mod tests {
     async fn a_message_waits_until_there_is_memory_for_it() {
         let share = Arc::new(Pools::of_member());
         let bytes = [message(1_400_000), message(1_400_000)].concat();
-        let (mut gate, intake) = gate(&bytes, 16_384, 4 << 20, &share);
+        let (mut body, intake) = paid_body(&bytes, 16_384, 4 << 20, &share);
         let mut passed = 0;
-        while let Some(Some(frame)) = gate.frame().now_or_never() {
+        while let Some(Some(frame)) = body.frame().now_or_never() {
             passed += frame.unwrap().into_data().unwrap().len();
         }
         assert_eq!(passed, 1_400_005, "the second waits for the first");
         drop(intake.charge());
-        while let Some(frame) = gate.frame().await {
+        while let Some(frame) = body.frame().await {
             passed += frame.unwrap().into_data().unwrap().len();
         }
         assert_eq!(passed, 2 * 1_400_005);
@@ -263,9 +263,9 @@ mod tests {
         intake.allow(10_000, Arc::new(Pools::of_member()));
         let first = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(begun[..100].to_vec())))]);
         let stream = futures::StreamExt::chain(first, futures::stream::pending());
-        let mut gate = Gate::new(StreamBody::new(stream), intake);
+        let mut body = PaidBody::new(StreamBody::new(stream), intake);
         let error = loop {
-            match gate.frame().await.unwrap() {
+            match body.frame().await.unwrap() {
                 Ok(_) => {}
                 Err(error) => break error,
             }

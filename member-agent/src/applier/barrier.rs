@@ -5,9 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The join gate. Cheap to clone.
+/// Closed until this cluster has joined, and while it is held. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Gate(Arc<Inner>);
+pub(super) struct Barrier(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -24,7 +24,7 @@ struct State {
     inside: usize,
 }
 
-/// A pass inside the gate.
+/// A pass inside the barrier.
 pub(super) struct Inside(Arc<Inner>);
 
 impl Drop for Inside {
@@ -37,7 +37,7 @@ impl Drop for Inside {
     }
 }
 
-impl Gate {
+impl Barrier {
     /// Opens it; whether it was closed, or open for another membership.
     pub(super) fn open(&self, imc_uid: &str) -> bool {
         let mut state = self.0.state.lock();
@@ -74,7 +74,7 @@ impl Gate {
         state.held && state.open.is_some()
     }
 
-    /// Lets a pass in, if the gate is open.
+    /// Lets a pass in, if the barrier is open.
     pub(super) fn enter(&self) -> Option<Inside> {
         let mut state = self.0.state.lock();
         if state.held {
@@ -98,29 +98,29 @@ mod tests {
 
     #[tokio::test]
     async fn closing_waits_for_those_inside_and_lets_nobody_in() {
-        let gate = Gate::default();
-        assert!(gate.enter().is_none());
-        assert!(gate.open("u"));
-        assert!(!gate.open("u"));
-        let inside = gate.enter().unwrap();
+        let barrier = Barrier::default();
+        assert!(barrier.enter().is_none());
+        assert!(barrier.open("u"));
+        assert!(!barrier.open("u"));
+        let inside = barrier.enter().unwrap();
         let closing = tokio::spawn({
-            let gate = gate.clone();
-            async move { gate.close().await }
+            let barrier = barrier.clone();
+            async move { barrier.close().await }
         });
         tokio::task::yield_now().await;
-        assert!(gate.enter().is_none() && !gate.is_open() && !closing.is_finished());
+        assert!(barrier.enter().is_none() && !barrier.is_open() && !closing.is_finished());
         drop(inside);
         closing.await.unwrap();
-        assert!(gate.open("u"));
+        assert!(barrier.open("u"));
     }
 
     #[tokio::test]
     async fn a_hold_keeps_everybody_out_whatever_the_hub_asks() {
-        let gate = Gate::default();
-        assert!(gate.open("u") && gate.hold(true) && !gate.hold(true));
-        assert!(gate.enter().is_none() && !gate.is_open() && gate.is_held());
-        assert!(!gate.open("u"));
-        assert!(gate.hold(false) && gate.is_open() && !gate.is_held());
-        assert!(gate.enter().is_some());
+        let barrier = Barrier::default();
+        assert!(barrier.open("u") && barrier.hold(true) && !barrier.hold(true));
+        assert!(barrier.enter().is_none() && !barrier.is_open() && barrier.is_held());
+        assert!(!barrier.open("u"));
+        assert!(barrier.hold(false) && barrier.is_open() && !barrier.is_held());
+        assert!(barrier.enter().is_some());
     }
 }
