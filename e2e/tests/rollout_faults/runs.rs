@@ -200,6 +200,11 @@ fn another_leader_goes_on_with_a_rollback() {
         agents::until_leader(fleet, &first).await?;
         cast.act(&WAVE, Act::Available);
         let status = story.until(&bad, "Succeeded=False UpdateRunFailed").await?;
+        // Events follow the status: who is killed between the two tells them no more.
+        let events = story.events(&bad).await?;
+        events
+            .until("UpdateRunRolledBack", &["Rolled back 2 of 2 cluster(s)"])
+            .await?;
         // As long as there is a leader, whoever it is.
         fleet.start_again(HUB_AGENT).await?;
         fleet.kill(&second).await?;
@@ -213,10 +218,6 @@ fn another_leader_goes_on_with_a_rollback() {
             ensure!(binding.metadata.generation == Some(generation), "{binding:?}");
             ensure!(cluster.conditions.is_empty() == (place >= 2), "{cluster:?}");
         }
-        let events = story.events(&bad).await?;
-        events
-            .until("UpdateRunRolledBack", &["Rolled back 2 of 2 cluster(s)"])
-            .await?;
         story.delete(&bad).await
     });
 }
