@@ -22,20 +22,21 @@ fn a_screen_says_since_when_it_is_stale_and_goes_on_afterwards() {
         story.until_asked(&request).await?;
         let mut screen = Screen::open(&ctx, &["rollout", "watch", &format!("csur/{run}")])?;
         screen.until_it_says(&request).await?;
-        screen.until_it_says("quit").await?;
+        // The line of keys, when there is a run to stop; what stood there before is not drawn again.
+        screen.until_it_says("stop").await?;
 
         // It takes requests and answers none.
         ctx.fleet().pause(API_SERVER).await?;
         let frozen: Result<()> = screen.until_it_says("stale").await;
         ctx.fleet().resume(API_SERVER).await?;
         frozen?;
-        screen.until_it_says("quit").await?;
+        screen.until_it_says("stop").await?;
 
         ctx.fleet().kill(API_SERVER).await?;
         let away: Result<()> = screen.until_it_says("stale").await;
         ctx.fleet().start_again(API_SERVER).await?;
         away?;
-        screen.until_it_says("quit").await?;
+        screen.until_it_says("stop").await?;
 
         // The keys work, and what happens now is seen.
         screen.press("ay")?;
