@@ -6,7 +6,7 @@ use fleet_api::placement::ClusterScoped;
 use fleet_e2e::harness::{Ctx, scenario};
 use fleet_e2e::placements::{Crp, spec, whole_namespace};
 use fleet_e2e::played::{Act, Cast};
-use fleet_e2e::runs::Story;
+use fleet_e2e::runs::{Story, stage};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -43,15 +43,16 @@ async fn poison(ctx: &Ctx, web: &Crp, member: &str) -> Result<String> {
 #[test]
 fn no_script_of_others_ever_runs() {
     scenario("dash-inject", |ctx| async move {
-        let cast = Cast::new(&ctx, &["one"]).await?;
+        let cast = Cast::new(&ctx, &[]).await?;
+        cast.join("one", json!({ "stage": "all" })).await?;
         let story = Story::<ClusterScoped>::new(&ctx, cast.everywhere()).await?;
         let web = Crp::create(&ctx, "web", &spec(&whole_namespace(ctx.prefix()), &cast.everywhere())).await?;
         web.until_available(0).await?;
         cast.act(&["one"], Act::Broken);
         let one = cast.name("one");
         let event = poison(&ctx, &web, &one).await?;
-        let all = json!({ "name": "all", "beforeStageTasks": [{ "type": "Approval" }] });
-        story.strategy(&json!([all])).await?;
+        let gated = stage("all", &json!({ "beforeStageTasks": [{ "type": "Approval" }] }));
+        story.strategy(&json!([gated])).await?;
         let run = story.run("run", &json!({})).await?;
         story.until(&run, "Progressing=False UpdateRunWaiting").await?;
         let browser = Browser::new(&ctx).await?;
