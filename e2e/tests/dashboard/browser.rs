@@ -112,16 +112,26 @@ impl Browser {
 
     /// Waits until an expression of the page is true. The page itself says when it has changed.
     pub(crate) async fn until(&self, condition: &str, what: &str) -> Result<()> {
+        // A script is lost without a word when another page comes: then the new one is asked. Each asks for a while only.
         let script = format!(
             "const done = arguments[0]; const is = () => Boolean({condition});
              if (is()) {{ done(true); return; }}
-             new MutationObserver((_, all) => {{ if (is()) {{ all.disconnect(); done(true); }} }})
-               .observe(document.documentElement, {{ subtree: true, childList: true, characterData: true, attributes: true }});"
+             const watch = new MutationObserver(() => {{ if (is()) {{ watch.disconnect(); done(true); }} }});
+             watch.observe(document.documentElement, {{ subtree: true, childList: true, characterData: true, attributes: true }});
+             setTimeout(() => {{ watch.disconnect(); done(is()); }}, 5000);"
         );
-        let waited = tokio::time::timeout(PATIENCE, self.page.execute_async(&script, vec![])).await;
-        match waited {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => bail!("{what}: {error}\n{}", self.text().await?),
+        let waiting = async {
+            loop {
+                match self.page.execute_async(&script, vec![]).await {
+                    Ok(seen) if seen == json!(true) => return Ok(()),
+                    Ok(_) => {}
+                    Err(error) if is_another_page(&error.to_string()) => {}
+                    Err(error) => bail!("{what}: {error}\n{}", self.text().await?),
+                }
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(seen) => seen,
             Err(_) => bail!("{what} was not seen in time\n{}", self.text().await?),
         }
     }
@@ -268,4 +278,16 @@ pub(crate) async fn ask(at: &str, path: &str, headers: &[(&str, &str)]) -> Resul
     stream.read_to_string(&mut answer).await?;
     ensure!(answer.starts_with("HTTP/1.1 "), "{answer}");
     Ok(answer)
+}
+
+/// Whether a script ended because the page that it was on has gone.
+fn is_another_page(error: &str) -> bool {
+    [
+        "script timeout",
+        "unload",
+        "context was destroyed",
+        "no longer attached",
+    ]
+    .iter()
+    .any(|word| error.contains(word))
 }
