@@ -123,7 +123,7 @@ impl Browser {
         let waiting = async {
             loop {
                 match self.page.execute_async(&script, vec![]).await {
-                    Ok(seen) if seen == json!(true) => return Ok(()),
+                    Ok(Value::Bool(true)) => return Ok(()),
                     Ok(_) => {}
                     Err(error) if is_another_page(&error.to_string()) => {}
                     Err(error) => bail!("{what}: {error}\n{}", self.text().await?),
