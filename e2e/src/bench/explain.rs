@@ -178,7 +178,7 @@ async fn place(hub: &Hub, name: &str, members: &[String]) -> Result<()> {
         .iter()
         .map(|member| json!({ "clusterName": member, "selected": true, "reason": "picked by scheduling policy" }))
         .collect();
-    let spec = json!({ "policy": { "placementType": "PickAll" }, "policyHash": "" });
+    let spec = json!({ "policy": { "placementType": "PickAll" }, "policyHash": "aGFzaA==" });
     let status = json!({
         "observedCRPGeneration": 1, "targetClusters": decisions,
         "conditions": [condition("Scheduled", "SchedulingPolicyFulfilled")],
