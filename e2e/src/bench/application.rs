@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::times::{Wanted, times};
+use super::times::{Wanted, times, until};
 
 /// The ConfigMap, and the key in it that changes.
 pub const CONFIG: &str = "settings";
@@ -119,5 +119,10 @@ impl Application {
         act: impl Future<Output = Result<()>>,
     ) -> Result<[f64; N]> {
         times(self.placements(), &self.name, wanted, act).await
+    }
+
+    /// Waits for a state of the placement that may be there already.
+    pub async fn until(&self, wanted: Wanted<'_, ClusterResourcePlacement>) -> Result<()> {
+        until(self.placements(), &self.name, wanted).await
     }
 }

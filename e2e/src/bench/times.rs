@@ -45,3 +45,17 @@ where
     outcome.with_context(|| format!("{name}: not seen in {} s", PATIENCE.as_secs()))??;
     Ok(seen.map(Option::unwrap_or_default))
 }
+
+/// Waits for a state that may be there already.
+pub async fn until<K>(api: Api<K>, name: &str, wanted: Wanted<'_, K>) -> Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let mut states = Box::pin(watcher::watch_object(api, name).default_backoff());
+    let seen = async {
+        while !wanted(states.next().await.context("the watch ended")??.as_ref()) {}
+        anyhow::Ok(())
+    };
+    let outcome = tokio::time::timeout(PATIENCE, seen).await;
+    outcome.with_context(|| format!("{name}: not seen in {} s", PATIENCE.as_secs()))?
+}

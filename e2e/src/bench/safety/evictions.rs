@@ -87,7 +87,7 @@ async fn rounds(hub: &Hub, app: &Application, word: &str) -> Result<(Vec<f64>, V
         let [took] = times(api.clone(), &name, [&executed], create).await?;
         // The cluster is picked again, and has to have it again.
         tokio::time::sleep(AFTERMATH).await;
-        app.times([AVAILABLE], async { Ok(()) }).await?;
+        app.until(AVAILABLE).await?;
         if round == 0 {
             mark = hub.log.mark()?;
         } else {
@@ -139,7 +139,7 @@ async fn drain(hub: &Hub) -> Result<Row> {
         apps.push(app);
     }
     for app in &apps {
-        app.times([AVAILABLE], async { Ok(()) }).await?;
+        app.until(AVAILABLE).await?;
     }
     let kubeconfig = hub
         .fleet
