@@ -1,7 +1,8 @@
 //! Evictions: carries out what `fleet_core::eviction` decides about one eviction after the other.
 //!
 //! Watches evictions; budgets, bindings and placements for evictions that wait by choice; and whether a cluster is held after
-//! the hub went back in time. Writes evictions' status, deletes bindings, and evictions whose time is over. One at a time: a budget is for all evictions of a placement together.
+//! the hub went back in time. Writes evictions' status, deletes bindings, and evictions whose time is over. One at a time: a
+//! budget is for all evictions of a placement together.
 
 mod confirm;
 mod metrics;
